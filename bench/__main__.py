@@ -3,6 +3,8 @@
 `python -m bench draining` prints the tables of drains as well, which take minutes on a real API server.
 `python -m bench shrinking 200` prints nothing but how a cluster of that size shrinks there, which takes ten.
 `python -m bench plans` prints nothing but how plans of random clusters come out; see bench/plans.py.
+`python -m bench rounds` prints nothing but whether one round of provisioning suffices; see bench/rounds.py.
+`python -m bench churn` and `scale-out` print nothing but Dovetail beside Karpenter; see bench/churn.py.
 """
 
 import math
@@ -17,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.churn import print_churn, print_scale_out
 from bench.cluster import PODS_PER_NODE
 from bench.disruption import print_disruption
 from bench.draining import print_draining
@@ -25,6 +28,8 @@ from bench.ingest import print_ingest
 from bench.plans import print_plans
 from bench.real_ingest import print_real_ingest
 from bench.real_shrinking import print_real_shrinking
+from bench.repository import print_repository
+from bench.rounds import print_rounds
 from bench.scheduling import print_scheduling
 from bench.shrinking import print_shrinking
 from bench.sim import print_sim
@@ -51,12 +56,22 @@ def main() -> None:
     if sys.argv[1:2] == ["plans"]:
         print_plans(*map(float, sys.argv[2:4]))
         return
+    if sys.argv[1:2] == ["rounds"]:
+        print_rounds(*map(float, sys.argv[2:3]))
+        return
+    if sys.argv[1:2] == ["churn"]:
+        print_churn(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["scale-out"]:
+        print_scale_out(sys.argv[2:])
+        return
     if sys.argv[1:2] == ["shrinking"]:
         print_real_shrinking(*map(int, sys.argv[2:]))
         return
     print_startup()
     print_explain("json", [500, 1_500, 5_000])
     print_explain("yaml", [50, 150, 500])
+    print_repository()
     print_windows()
     print_hardest_windows()
     print_worst_pods()

@@ -3,11 +3,13 @@
 `python -m bench plans` plays eight clusters for two days; `python -m bench plans 40 1` plays forty for one day.
 Each has ten Deployments and StatefulSets of 250m to 3 cpu, some with spread constraints and PodDisruptionBudgets, that
 change their size four times. A launch is unplanned if no command asked for it and nothing from outside explains it.
+`accounted` and `unplanned` are what the controller's own accounts say of the savings and of such launches (ADR-0038).
+`promised` includes commands that were given up before they did anything.
 """
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -24,12 +26,18 @@ from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import format_time
 
-_START: Final = datetime(2026, 3, 2, tzinfo=UTC)
+START: Final = datetime(2026, 3, 2, tzinfo=UTC)
 _CLASS: Final = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
 _SIZES: Final = (250, 500, 900, 1000, 1800, 2000, 2800, 3000)  # millicores
 _BLAMED: Final = timedelta(minutes=15)  # a launch is blamed on a command that started so long before
 _CHANGES: Final = 4
 _NANO: Final = 1e9  # prices are counted in billionths
+_COLUMNS: Final = {
+    **dict.fromkeys(("commands", "given_up", "followed", "unplanned"), "d"),
+    **dict.fromkeys(("promised", "realised", "accounted"), ".3f"),
+    **dict.fromkeys(("moved", "launched"), "d"),
+    "cost": ".2f",
+}
 
 
 class PlanFigures(msgspec.Struct, kw_only=True):
@@ -38,7 +46,10 @@ class PlanFigures(msgspec.Struct, kw_only=True):
     commands: int = 0
     followed: int = 0  # commands that an unplanned launch followed
     promised: float = 0.0  # dollars per hour
-    realised: float = 0.0
+    realised: float = 0.0  # measured from outside
+    accounted: float = 0.0  # realised by the controller's accounts
+    given_up: int = 0  # commands that were rolled back before they did anything
+    unplanned: int = 0  # launches by the controller's accounts
     moved: int = 0
     launched: int = 0
     cost: float = 0.0
@@ -52,25 +63,21 @@ class PlanFigures(msgspec.Struct, kw_only=True):
 def documents(seed: int, span: timedelta) -> list[Document]:
     """An empty cluster, its workloads, and when they change their size."""
     draw = random.Random(seed)
-    objects: list[dict[str, Any]] = [_pool()]
+    objects: list[dict[str, Any]] = [pool()]
     workloads = []
     for number in range(10):
-        parts = _workload(draw, number)
+        parts = workload(draw, number)
         workloads.append(parts[0])
         objects += parts
-    events = []
-    for after in change_times(seed, span)[1:]:
-        changed = []
-        for each in draw.sample(workloads, draw.randint(1, 3)):
-            meta = {"name": each["metadata"]["name"], "namespace": "default"}
-            spec = {"replicas": max(1, round(each["spec"]["replicas"] * draw.choice((0.4, 0.6, 1.5, 2))))}
-            changed.append({"apiVersion": "apps/v1", "kind": each["kind"], "metadata": meta, "spec": spec})
-        events.append({"at": f"{after.total_seconds():.0f}s", "apply": changed})
+    events = [
+        {"at": f"{after.total_seconds():.0f}s", "apply": edit(draw, workloads)}
+        for after in change_times(seed, span)[1:]
+    ]
     objects.append(
         {
             "apiVersion": "dovetail.dev/v1alpha1",
             "kind": "Scenario",
-            "start": format_time(_START),
+            "start": format_time(START),
             "for": f"{span.total_seconds():.0f}s",
             "seed": seed,
             "events": events,
@@ -82,13 +89,24 @@ def documents(seed: int, span: timedelta) -> list[Document]:
     ]
 
 
+def edit(draw: random.Random, workloads: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One to three of the workloads with another number of replicas."""
+    changed = []
+    for each in draw.sample(workloads, draw.randint(1, 3)):
+        meta = {"name": each["metadata"]["name"], "namespace": "default"}
+        spec = {"replicas": max(1, round(each["spec"]["replicas"] * draw.choice((0.4, 0.6, 1.5, 2))))}
+        changed.append({"apiVersion": "apps/v1", "kind": each["kind"], "metadata": meta, "spec": spec})
+    return changed
+
+
 def change_times(seed: int, span: timedelta) -> list[timedelta]:
     """When something changes from outside, the start included; the last two hours and more are quiet."""
     draw = random.Random(f"changes {seed}")
     return [timedelta(0), *sorted(span * draw.uniform(0.1, 0.9) for _ in range(_CHANGES))]
 
 
-def _pool() -> dict[str, Any]:
+def pool() -> dict[str, Any]:
+    """Types of 4, 8 and 16 cpus."""
     types = [f"{family}-{size}x-amd64-linux" for family in "cs" for size in (4, 8, 16)]
     requirements = [
         {"key": names.INSTANCE_TYPE_LABEL, "operator": "In", "values": types},
@@ -100,9 +118,12 @@ def _pool() -> dict[str, Any]:
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}, "spec": spec}
 
 
-def _workload(draw: random.Random, number: int) -> list[dict[str, Any]]:
+def workload(
+    draw: random.Random, number: int, kinds: tuple[str, ...] = ("Deployment", "Deployment", "StatefulSet")
+) -> list[dict[str, Any]]:
+    """A workload, and its PodDisruptionBudget if it has one."""
     name, labels = f"w{number}", {"app": f"w{number}"}
-    kind = draw.choice(("Deployment", "Deployment", "StatefulSet"))
+    kind = draw.choice(kinds)
     requests = {"cpu": f"{draw.choice(_SIZES)}m", "memory": f"{draw.choice((256, 512, 1024))}Mi"}
     pod: dict[str, Any] = {
         "containers": [{"name": "main", "image": "example", "resources": {"requests": requests}}],
@@ -160,8 +181,8 @@ class _Watcher:
 
 def play(seed: int, span: timedelta) -> PlanFigures:
     """One cluster."""
-    scenario = read_scenario(documents(seed, span), now=_START, span=span)
-    changes = [_START + after for after in change_times(seed, span)]
+    scenario = read_scenario(documents(seed, span), now=START, span=span)
+    changes = [START + after for after in change_times(seed, span)]
     with Play(scenario) as playing:
         watcher = _Watcher(playing)
         commands: dict[str, Command] = {}
@@ -169,6 +190,7 @@ def play(seed: int, span: timedelta) -> PlanFigures:
             playing.advance(min(playing.now + timedelta(minutes=30), scenario.end))
             past = (each.command for each in playing.disruption.history if each.rejected is None)
             commands |= {each.id: each for each in past if each.reason in CONSOLIDATION}
+        totals = playing.disruption.accounts.totals
         report = playing.report()
     assert not report.violations, report.violations
     started = sorted(commands.values(), key=lambda each: each.at)
@@ -176,6 +198,9 @@ def play(seed: int, span: timedelta) -> PlanFigures:
     figures = PlanFigures(
         commands=len(started),
         followed=len(followed),
+        accounted=totals.realised / _NANO,
+        given_up=totals.given_up,
+        unplanned=totals.unplanned,
         moved=report.pods.evicted,
         launched=report.nodes.launched,
         cost=report.cost.total,
@@ -199,9 +224,7 @@ def print_plans(clusters: float = 8, days: float = 2.0) -> None:
     """Print what came of the plans of so many clusters."""
     span, began, total = timedelta(days=days), time.process_time(), PlanFigures()
     print(f"plans of {clusters:g} random clusters over {days:g} days")
-    print(
-        f"{'seed':>5} {'commands':>8} {'followed':>8} {'promised':>9} {'realised':>9} {'moved':>6} {'launched':>8} cost"
-    )
+    print(f"{'seed':>5} " + " ".join(f"{name.replace('_', ' '):>9}" for name in _COLUMNS))
     for seed in range(int(clusters)):
         figures = play(seed, span)
         total += figures
@@ -211,8 +234,5 @@ def print_plans(clusters: float = 8, days: float = 2.0) -> None:
 
 
 def _print_row(name: str, row: PlanFigures) -> None:
-    print(
-        f"{name:>5} {row.commands:8} {row.followed:8} {row.promised:9.3f} {row.realised:9.3f} {row.moved:6} "
-        f"{row.launched:8} {row.cost:.2f}",
-        flush=True,
-    )
+    cells = (f"{getattr(row, column):{form}}" for column, form in _COLUMNS.items())
+    print(f"{name:>5} " + " ".join(f"{cell:>9}" for cell in cells), flush=True)

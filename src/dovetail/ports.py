@@ -66,6 +66,12 @@ STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageCla
 CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", storage.CSINode)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", objects.Namespace)
 DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet", pod_specs.DaemonSet, namespaced=True)
+REPLICASETS = Resource("apps", "v1", "replicasets", "ReplicaSet", pod_specs.ReplicaSet, namespaced=True)
+STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet", pod_specs.ReplicaSet, namespaced=True)
+REPLICATION_CONTROLLERS = Resource(
+    "", "v1", "replicationcontrollers", "ReplicationController", pod_specs.ReplicationController, namespaced=True
+)
+SERVICES = Resource("", "v1", "services", "Service", pod_specs.Service, namespaced=True)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", dict[str, Any], namespaced=True)
 
 

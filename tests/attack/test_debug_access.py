@@ -26,6 +26,7 @@ from dovetail.scheduling.placement import NewClaim
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.resources import Resources
 from tests.attack.api_server import ApiServer
+from tests.harness.stage import PARAMETER, gives, stage
 from tests.unit.cli.test_run import told
 
 DEBUG: Final = ("/debug/decisions", "/debug/pprof/tasks", "/debug/pprof/profile?seconds=0.01")
@@ -130,14 +131,18 @@ def on_a_laptop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
 
+@gives("running")
 def asked(
-    folder: Path, questions: Callable[[Controller], Coroutine[Any, Any, None]], *, dashboard: bool = False
+    questions: Callable[[Controller], Coroutine[Any, Any, None]], *, tmp_path: Path, dashboard: bool = False
 ) -> None:
     async def main() -> None:
-        async with asyncio.timeout(30), controller(folder, dashboard=dashboard) as running:
+        async with asyncio.timeout(30), controller(tmp_path, dashboard=dashboard) as running:
             await questions(running)
 
     asyncio.run(main())
+
+
+pytestmark = stage(asked, tmp_path=PARAMETER)
 
 
 # -- in a pod ---------------------------------------------------------------------------------------------------------
@@ -145,101 +150,84 @@ def asked(
 
 @pytest.mark.usefixtures("in_pod")
 @pytest.mark.parametrize("dashboard", [True, False])
-def test_in_a_pod_debug_asks_for_a_token_and_its_rights(tmp_path: Path, dashboard: bool) -> None:
-    async def questions(running: Controller) -> None:
-        for listener in LISTENERS if dashboard else ("metrics",):
-            for path in DEBUG:
-                found = {
-                    token: (await running.get(listener, path, token=token))[0]
-                    for token in ("", "unknown", "scraper", "tenant", "admin")
-                }
-                assert found == {"": 401, "unknown": 401, "scraper": 403, "tenant": 200, "admin": 200}, (listener, path)
-
-    asked(tmp_path, questions, dashboard=dashboard)
+@stage(dashboard=PARAMETER)
+async def test_in_a_pod_debug_asks_for_a_token_and_its_rights(running: Controller, dashboard: bool) -> None:
+    for listener in LISTENERS if dashboard else ("metrics",):
+        for path in DEBUG:
+            found = {
+                token: (await running.get(listener, path, token=token))[0]
+                for token in ("", "unknown", "scraper", "tenant", "admin")
+            }
+            assert found == {"": 401, "unknown": 401, "scraper": 403, "tenant": 200, "admin": 200}, (listener, path)
 
 
 @pytest.mark.usefixtures("in_pod")
-def test_a_refusal_tells_nothing(tmp_path: Path) -> None:
-    async def questions(running: Controller) -> None:
-        for token in ("", "unknown", "scraper"):
-            _, text = await running.get("metrics", "/debug/decisions", token=token)
-            assert not any(word in text for word in ("n1", "n2", "abc", *HIDDEN_NAMES))
-
-    asked(tmp_path, questions)
+async def test_a_refusal_tells_nothing(running: Controller) -> None:
+    for token in ("", "unknown", "scraper"):
+        _, text = await running.get("metrics", "/debug/decisions", token=token)
+        assert not any(word in text for word in ("n1", "n2", "abc", *HIDDEN_NAMES))
 
 
 @pytest.mark.usefixtures("in_pod")
-def test_metrics_and_probes_ask_for_no_token(tmp_path: Path) -> None:
-    async def questions(running: Controller) -> None:
-        assert (await running.get("metrics", "/metrics", Host="10.0.0.7"))[0] == 200
-        assert (await running.get("probes", "/readyz/readyz", Host="10.0.0.7"))[0] == 200
-
-    asked(tmp_path, questions)
+async def test_metrics_and_probes_ask_for_no_token(running: Controller) -> None:
+    assert (await running.get("metrics", "/metrics", Host="10.0.0.7"))[0] == 200
+    assert (await running.get("probes", "/readyz/readyz", Host="10.0.0.7"))[0] == 200
 
 
 @pytest.mark.usefixtures("in_pod")
-def test_whoever_may_list_all_pods_is_told_everything(tmp_path: Path) -> None:
-    async def questions(running: Controller) -> None:
-        found = await running.decisions(token="admin")
-        assert found["leftAlone"] == {"n2": WITNESS}
-        rejected, started = found["commands"]
-        assert rejected["rejected"] == {"cause": RejectionCause.SCHEDULING, "message": WITNESS}
-        assert started["landing"] == {"pod-uid": "replacement 1"}
-        assert "restricted" not in found
-
-    asked(tmp_path, questions)
+async def test_whoever_may_list_all_pods_is_told_everything(running: Controller) -> None:
+    found = await running.decisions(token="admin")
+    assert found["leftAlone"] == {"n2": WITNESS}
+    rejected, started = found["commands"]
+    assert rejected["rejected"] == {"cause": RejectionCause.SCHEDULING, "message": WITNESS}
+    assert started["landing"] == {"pod-uid": "replacement 1"}
+    assert "restricted" not in found
 
 
 @pytest.mark.usefixtures("in_pod")
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_whoever_may_not_list_all_pods_reads_sentences_without_pods(tmp_path: Path, listener: str) -> None:
-    async def questions(running: Controller) -> None:
-        for path in DEBUG:
-            _, text = await running.get(listener, path, token="tenant")
-            assert not any(word in text for word in (*HIDDEN_NAMES, "pod-uid")), path
-        _, text = await running.get(listener, "/debug/decisions", token="tenant")
-        found = msgspec.json.decode(text)
-        assert found["restricted"] is True
-        assert found["leftAlone"] == {"n2": REDACTED}
-        rejected, started = found["commands"]
-        assert rejected["rejected"] == {"cause": RejectionCause.SCHEDULING, "message": REDACTED}
-        assert started["command"].startswith("Underutilized/abc: replace: nodepools=[general]: [n1]")
-        assert started["reason"] == "Underutilized"
-        assert started["disrupted-nodes"][0]["Node"] == "n1"
-        assert started["replacement-nodes"] == [{"NodePool": "general", "instance-types": ["small"], "pods": 1}]
-        assert started["budgets"] == {"general": {"limit": 2, "allowed": 1, "takes": 1}}
-
-    asked(tmp_path, questions, dashboard=True)
+@stage(dashboard=True)
+async def test_whoever_may_not_list_all_pods_reads_sentences_without_pods(running: Controller, listener: str) -> None:
+    for path in DEBUG:
+        _, text = await running.get(listener, path, token="tenant")
+        assert not any(word in text for word in (*HIDDEN_NAMES, "pod-uid")), path
+    _, text = await running.get(listener, "/debug/decisions", token="tenant")
+    found = msgspec.json.decode(text)
+    assert found["restricted"] is True
+    assert found["leftAlone"] == {"n2": REDACTED}
+    rejected, started = found["commands"]
+    assert rejected["rejected"] == {"cause": RejectionCause.SCHEDULING, "message": REDACTED}
+    assert started["command"].startswith("Underutilized/abc: replace: nodepools=[general]: [n1]")
+    assert started["reason"] == "Underutilized"
+    assert started["disrupted-nodes"][0]["Node"] == "n1"
+    assert started["replacement-nodes"] == [{"NodePool": "general", "instance-types": ["small"], "pods": 1}]
+    assert started["budgets"] == {"general": {"limit": 2, "allowed": 1, "takes": 1}}
 
 
 @pytest.mark.usefixtures("in_pod")
-def test_the_board_says_why_a_command_was_rejected_without_pods(tmp_path: Path) -> None:
-    async def questions(running: Controller) -> None:
-        status, text = await running.get("dashboard", "/api/board", token="tenant")
-        assert status == 200
-        assert f'"rejected":"scheduling: {REDACTED}"' in text
-        assert not any(word in text for word in HIDDEN_NAMES)
-        assert WITNESS in (await running.get("dashboard", "/api/board", token="admin"))[1]
-
-    asked(tmp_path, questions, dashboard=True)
+@stage(dashboard=True)
+async def test_the_board_says_why_a_command_was_rejected_without_pods(running: Controller) -> None:
+    status, text = await running.get("dashboard", "/api/board", token="tenant")
+    assert status == 200
+    assert f'"rejected":"scheduling: {REDACTED}"' in text
+    assert not any(word in text for word in HIDDEN_NAMES)
+    assert WITNESS in (await running.get("dashboard", "/api/board", token="admin"))[1]
 
 
 # -- outside a pod ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("on_a_laptop")
-def test_on_loopback_no_token_is_needed_but_other_sites_and_names_are_refused(tmp_path: Path) -> None:
-    async def questions(running: Controller) -> None:
-        for listener in LISTENERS:
-            for path in DEBUG:
-                assert (await running.get(listener, path))[0] == 200
-                assert (await running.get(listener, path, Host="localhost:1"))[0] == 200
-                assert (await running.get(listener, path, Host="rebound.example"))[0] == 403
-                assert (await running.get(listener, path, **{"Sec-Fetch-Site": "cross-site"}))[0] == 403
-        assert (await running.get("metrics", "/metrics", Host="prometheus.example"))[0] == 200
-        assert (await running.decisions())["leftAlone"] == {"n2": WITNESS}
-
-    asked(tmp_path, questions, dashboard=True)
+@stage(dashboard=True)
+async def test_on_loopback_no_token_is_needed_but_other_sites_and_names_are_refused(running: Controller) -> None:
+    for listener in LISTENERS:
+        for path in DEBUG:
+            assert (await running.get(listener, path))[0] == 200
+            assert (await running.get(listener, path, Host="localhost:1"))[0] == 200
+            assert (await running.get(listener, path, Host="rebound.example"))[0] == 403
+            assert (await running.get(listener, path, **{"Sec-Fetch-Site": "cross-site"}))[0] == 403
+    assert (await running.get("metrics", "/metrics", Host="prometheus.example"))[0] == 200
+    assert (await running.decisions())["leftAlone"] == {"n2": WITNESS}
 
 
 @pytest.mark.parametrize(

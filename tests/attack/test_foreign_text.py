@@ -1,6 +1,5 @@
 """Text of API servers, plugins and objects can neither steer a terminal nor carry a credential to its reader."""
 
-import asyncio
 import json
 import logging
 import sys
@@ -15,14 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.kube import NO_PATIENCE, RealApi, connect
+from dovetail.kube import NO_PATIENCE, connect
 from dovetail.observe.logs import JsonLines, TextLines
 from dovetail.ports import NODES, ApiError
 from dovetail.runtime.events import Event, ObjectReference, event_body
+from tests.harness.stage import real_time, stage
 from tests.unit.cli.running import Outcome, Program
 from tests.unit.cli.terminals import terminal
-from tests.unit.kube.test_transport import Server, event, kubeconfig, run, stream
+from tests.unit.kube.test_transport import Server, connected, event, kubeconfig, stream
 from tests.unit.kube.test_transport import answer as answered
+
+pytestmark = stage(real_time)
 
 # Erases the screen, sets the title, reverses the line, hides and joins characters, ends the line.
 EVIL = (
@@ -101,42 +103,34 @@ def test_a_server_that_echoes_user_and_password(dovetail: Program) -> None:
 
 
 @pytest.mark.parametrize("body", [EVIL.encode() + f" Authorization: Bearer {SHORT}".encode(), f"{KEY} {JWT}".encode()])
-def test_a_page_of_a_proxy_instead_of_a_status(tmp_path: Path, body: bytes) -> None:
-    async def use(api: RealApi) -> str:
+async def test_a_page_of_a_proxy_instead_of_a_status(tmp_path: Path, body: bytes) -> None:
+    async with connected(Server(answered(body, 403)), tmp_path, user={"token": SHORT}, patience=NO_PATIENCE) as api:
         with pytest.raises(ApiError) as raised:
             await api.get(NODES, "a")
-        return str(raised.value)
-
-    told = run(Server(answered(body, 403)), tmp_path, use, user={"token": SHORT}, patience=NO_PATIENCE)
+        told = str(raised.value)
     assert is_harmless(told)
     assert [secret for secret in SECRETS if secret in told] == []
 
 
-def test_an_error_within_a_watch(tmp_path: Path) -> None:
+async def test_an_error_within_a_watch(tmp_path: Path) -> None:
     refusal = {"kind": "Status", "message": f"no longer {EVIL} for {SHORT}", "code": 403}
-
-    async def use(api: RealApi) -> str:
+    async with connected(Server(stream(event("ERROR", refusal))), tmp_path, user={"token": SHORT}) as api:
         async with aclosing(api.watch(NODES, resource_version="5")) as watch:
             with pytest.raises(ApiError) as raised:
                 await anext(watch)
-        return str(raised.value)
-
-    told = run(Server(stream(event("ERROR", refusal))), tmp_path, use, user={"token": SHORT})
+        told = str(raised.value)
     assert is_harmless(told)
     assert SHORT not in told
     assert told.startswith("no longer ")
 
 
-def test_a_password_in_the_address_of_the_server_is_no_label_of_a_metric(tmp_path: Path) -> None:
-    async def scenario() -> set[str]:
-        server = Server(answered({"metadata": {"name": "a"}}))
-        async with server.serving():
-            file = kubeconfig(tmp_path, server.url.replace("http://", "http://user:hunter2@"))
-            async with connect(kubeconfig=file) as api:
-                await api.get(NODES, "a")
-                return {host for _, _, host in api.requests}
-
-    (host,) = asyncio.run(scenario())
+async def test_a_password_in_the_address_of_the_server_is_no_label_of_a_metric(tmp_path: Path) -> None:
+    server = Server(answered({"metadata": {"name": "a"}}))
+    async with server.serving():
+        file = kubeconfig(tmp_path, server.url.replace("http://", "http://user:hunter2@"))
+        async with connect(kubeconfig=file) as api:
+            await api.get(NODES, "a")
+            (host,) = {host for _, _, host in api.requests}
     assert "hunter2" not in host
     assert host.startswith("127.0.0.1:")
 

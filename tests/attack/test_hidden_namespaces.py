@@ -4,7 +4,6 @@ What the engine says is not made up here: it decides about random boards, and in
 reader with rights for some namespaces can ask for is then read, byte for byte.
 """
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
@@ -34,7 +33,7 @@ from tests.harness import builders, manifests
 from tests.harness.claims import Manifest
 from tests.harness.disruption import drift, hold, play, pool
 from tests.harness.provisioning import Setting
-from tests.harness.stage import stage
+from tests.harness.stage import real_time, stage
 from tests.unit.planning.disruption.random_boards import Cluster, random_cluster
 
 pytestmark = stage(play)
@@ -164,22 +163,19 @@ def decided_on(seed: int) -> Pass:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_sentence_of_the_engine_names_a_hidden_pod(seed: int) -> None:
+@stage(real_time)
+async def test_no_sentence_of_the_engine_names_a_hidden_pod(seed: int) -> None:
     dice = random.Random(seed)
     board, history, left_alone = decided_on(seed)
     snapshot = snapshot_of(board)
     pods = [(pod.namespace, pod.name) for pod in snapshot.pods]
-
-    async def main() -> None:
-        source = PushedSource(title="t")
-        source.push(board.at, snapshot, decisions=[decided(each) for each in history], left_alone=left_alone)
-        told = Told(source, history, left_alone)
-        sight = someone(dice)
-        assert leaks(await told.to(sight), sight, pods) == []
-        everything = await told.to(EVERYTHING)
-        assert all(msgspec.json.encode(str(why)).decode() in everything for why in left_alone.values())
-
-    asyncio.run(main())
+    source = PushedSource(title="t")
+    source.push(board.at, snapshot, decisions=[decided(each) for each in history], left_alone=left_alone)
+    told = Told(source, history, left_alone)
+    sight = someone(dice)
+    assert leaks(await told.to(sight), sight, pods) == []
+    everything = await told.to(EVERYTHING)
+    assert all(msgspec.json.encode(str(why)).decode() in everything for why in left_alone.values())
 
 
 def test_the_random_boards_make_the_engine_name_pods() -> None:

@@ -143,15 +143,14 @@ async def test_a_pod_that_is_too_large_is_refused_and_others_are_placed(setting:
     assert len(event["note"]) < 400
 
 
-def test_a_daemon_set_that_is_too_large_is_left_out_and_pods_are_placed(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(pool_of_four())
-        worst = manifests.workload("DaemonSet", "worst")
-        worst["spec"]["template"]["spec"] |= TOO_MANY_TERMS["tolerations"](spec_limits.TERMS + 1)
-        await setting.sim.apply(worst, manifests.pod("plain", cpu="1"))
-        await setting.sim.wait_until(lambda: bool(setting.sim.pods(app="plain", ready=True)), timeout="5m")
-
-    play(scenario)
+async def test_a_daemon_set_that_is_too_large_is_left_out_and_pods_are_placed(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    await setting.begin(pool_of_four())
+    worst = manifests.workload("DaemonSet", "worst")
+    worst["spec"]["template"]["spec"] |= TOO_MANY_TERMS["tolerations"](spec_limits.TERMS + 1)
+    await setting.sim.apply(worst, manifests.pod("plain", cpu="1"))
+    await setting.sim.wait_until(lambda: bool(setting.sim.pods(app="plain", ready=True)), timeout="5m")
     (told,) = {record.getMessage() for record in caplog.records if "DaemonSet" in record.getMessage()}
     assert told.startswith(
         "DaemonSet default/worst counts as if it were not there: nodeSelector, affinity, tolerations"

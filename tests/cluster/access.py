@@ -6,7 +6,7 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -149,10 +149,10 @@ class Cluster:
         """Returns when there is no such object; raises TimeoutError."""
         eventually(lambda: self.request("GET", path).status == 404, seconds=seconds, what=lambda: f"{path} is there")
 
-    def install_crds(self) -> None:
-        """Our definitions, ready to be used. May be called by many at once."""
+    def install_crds(self, definitions: Sequence[dict[str, Any]] = ()) -> None:
+        """These definitions or else ours, ready to be used. May be called by many at once."""
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        definitions = load_crds()
+        definitions = definitions or load_crds()
         for crd in definitions:
             answer = self.request("POST", crds, crd)
             if answer.status not in (201, 409):

@@ -32,7 +32,7 @@ def binary() -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_name("lock")):
         if not path.exists():
-            _build(_go(), path)
+            _build(go_command(), path)
     return path
 
 
@@ -85,7 +85,7 @@ def _flags() -> list[str]:
     return ["-trimpath", "-buildvcs=false", "-ldflags", " ".join(link)]
 
 
-def _go() -> Path:
+def go_command() -> Path:
     """A Go toolchain that is new enough: the one on the PATH, else a private one from PyPI."""
     found = shutil.which("go")
     if found and _go_version(Path(found)) >= _wanted_go():

@@ -154,7 +154,9 @@ class ControlPlane(Cluster):
 
     def pause(self, name: str) -> None:
         """Stops the component from running; its connections stay open and are silent."""
-        self._running[name].send_signal(signal.SIGSTOP)
+        process = self._running[name]
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)  # all of its threads, which takes a moment
 
     def resume(self, name: str) -> None:
         """Lets a paused component go on."""

@@ -24,6 +24,7 @@ from dovetail.web.app import board_served
 from dovetail.web.sources import LiveSource
 from tests.cluster.access import Cluster, eventually
 from tests.cluster.run_process import KEPT, RunProcess
+from tests.harness.stage import PARAMETER, gives, stage
 
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 NODES_ONLY: Final = [
@@ -92,7 +93,8 @@ def setting(cluster_with_crds: Cluster, namespace: str, unique_name: Callable[[s
     plane.delete(f"/api/v1/namespaces/{hidden}")
 
 
-def asked(setting: Setting, questions: Callable[[aiohttp.ClientSession], Awaitable[None]]) -> None:
+@gives("session")
+def asked(questions: Callable[[aiohttp.ClientSession], Awaitable[None]], *, setting: Setting) -> None:
     """With the board of the live cluster, served to whoever has a token."""
 
     async def main() -> None:
@@ -111,6 +113,9 @@ def asked(setting: Setting, questions: Callable[[aiohttp.ClientSession], Awaitab
     asyncio.run(main())
 
 
+pytestmark = stage(asked, setting=PARAMETER)
+
+
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
@@ -125,61 +130,55 @@ def row_of(board: str, node: str) -> dict[str, Any]:
     return dict(row)
 
 
-def test_each_reader_sees_what_they_may_list(setting: Setting) -> None:
-    async def questions(session: aiohttp.ClientSession) -> None:
-        # The page itself holds nothing, and any name may lead to it.
-        assert (await got(session, "/"))[0] == 200
-        for path in ("/api/board", f"/api/node/Node/{setting.node}", "/api/stream"):
-            status, text = await got(session, path)
-            assert (status, json.loads(text)) == (401, {"message": "a bearer token is required"})
-            assert (await got(session, path, "no such token"))[0] == 401
-        status, text = await got(session, "/api/board", setting.tokens["none"])
-        assert status == 403
-        assert json.loads(text)["message"].endswith("may not list nodes, nodeclaims, nodepools")
+async def test_each_reader_sees_what_they_may_list(session: aiohttp.ClientSession, setting: Setting) -> None:
+    # The page itself holds nothing, and any name may lead to it.
+    assert (await got(session, "/"))[0] == 200
+    for path in ("/api/board", f"/api/node/Node/{setting.node}", "/api/stream"):
+        status, text = await got(session, path)
+        assert (status, json.loads(text)) == (401, {"message": "a bearer token is required"})
+        assert (await got(session, path, "no such token"))[0] == 401
+    status, text = await got(session, "/api/board", setting.tokens["none"])
+    assert status == 403
+    assert json.loads(text)["message"].endswith("may not list nodes, nodeclaims, nodepools")
 
-        status, text = await got(session, "/api/board", setting.tokens["all"])
-        assert status == 200
-        assert json.loads(text)["restricted"] is False
-        objects = {cause[1] for cause in row_of(text, setting.node)["causes"]}
-        assert {f"Pod/{setting.open}/visible", f"Pod/{setting.hidden}/secretive"} <= objects
+    status, text = await got(session, "/api/board", setting.tokens["all"])
+    assert status == 200
+    assert json.loads(text)["restricted"] is False
+    objects = {cause[1] for cause in row_of(text, setting.node)["causes"]}
+    assert {f"Pod/{setting.open}/visible", f"Pod/{setting.hidden}/secretive"} <= objects
 
-        status, text = await got(session, "/api/board", setting.tokens["some"])
-        assert (status, json.loads(text)["restricted"]) == (200, True)
-        causes = row_of(text, setting.node)["causes"]
-        assert f"Pod/{setting.open}/visible" in {cause[1] for cause in causes}
-        assert ["do-not-disrupt", "Pod", "", 1] in causes
-        assert setting.hidden not in text
-        assert "secretive" not in text
+    status, text = await got(session, "/api/board", setting.tokens["some"])
+    assert (status, json.loads(text)["restricted"]) == (200, True)
+    causes = row_of(text, setting.node)["causes"]
+    assert f"Pod/{setting.open}/visible" in {cause[1] for cause in causes}
+    assert ["do-not-disrupt", "Pod", "", 1] in causes
+    assert setting.hidden not in text
+    assert "secretive" not in text
 
-        status, text = await got(session, f"/api/node/Node/{setting.node}", setting.tokens["some"])
-        details = json.loads(text)
-        assert ([pod["name"] for pod in details["pods"]], details["hiddenPods"]) == (["visible"], 1)
-        assert setting.hidden not in text
-        assert "secretive" not in text
-        status, text = await got(session, f"/api/node/Node/{setting.node}", setting.tokens["all"])
-        assert len(json.loads(text)["pods"]) == 2
-
-    asked(setting, questions)
+    status, text = await got(session, f"/api/node/Node/{setting.node}", setting.tokens["some"])
+    details = json.loads(text)
+    assert ([pod["name"] for pod in details["pods"]], details["hiddenPods"]) == (["visible"], 1)
+    assert setting.hidden not in text
+    assert "secretive" not in text
+    status, text = await got(session, f"/api/node/Node/{setting.node}", setting.tokens["all"])
+    assert len(json.loads(text)["pods"]) == 2
 
 
-def test_the_stream_withholds_the_same(setting: Setting) -> None:
-    async def questions(session: aiohttp.ClientSession) -> None:
-        version = json.loads((await got(session, "/api/board", setting.tokens["some"]))[1])["version"]
-        headers = bearer(setting.tokens["some"]) | {"Last-Event-ID": version}
-        async with session.get("/api/stream", headers=headers) as stream:
-            await asyncio.to_thread(_pod, setting.plane, setting.hidden, "another-secret", setting.node)
-            await asyncio.to_thread(_pod, setting.plane, setting.open, "newcomer", setting.node)
-            told = b""
-            while f"Pod/{setting.open}/newcomer".encode() not in told or b",2]" not in told:
-                told += await asyncio.wait_for(stream.content.readuntil(b"\n\n"), SYNC_SECONDS)
-        assert b"secret" not in told
-        assert setting.hidden.encode() not in told
-        # A version of another reader's stream is of no use.
-        theirs = json.loads((await got(session, "/api/board", setting.tokens["all"]))[1])["version"]
-        async with session.get("/api/stream", headers=headers | {"Last-Event-ID": theirs}) as stream:
-            assert (await stream.content.readuntil(b"\n\n")).startswith(b"event: reset")
-
-    asked(setting, questions)
+async def test_the_stream_withholds_the_same(session: aiohttp.ClientSession, setting: Setting) -> None:
+    version = json.loads((await got(session, "/api/board", setting.tokens["some"]))[1])["version"]
+    headers = bearer(setting.tokens["some"]) | {"Last-Event-ID": version}
+    async with session.get("/api/stream", headers=headers) as stream:
+        await asyncio.to_thread(_pod, setting.plane, setting.hidden, "another-secret", setting.node)
+        await asyncio.to_thread(_pod, setting.plane, setting.open, "newcomer", setting.node)
+        told = b""
+        while f"Pod/{setting.open}/newcomer".encode() not in told or b",2]" not in told:
+            told += await asyncio.wait_for(stream.content.readuntil(b"\n\n"), SYNC_SECONDS)
+    assert b"secret" not in told
+    assert setting.hidden.encode() not in told
+    # A version of another reader's stream is of no use.
+    theirs = json.loads((await got(session, "/api/board", setting.tokens["all"]))[1])["version"]
+    async with session.get("/api/stream", headers=headers | {"Last-Event-ID": theirs}) as stream:
+        assert (await stream.content.readuntil(b"\n\n")).startswith(b"event: reset")
 
 
 def _free_port() -> int:

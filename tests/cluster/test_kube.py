@@ -3,10 +3,10 @@
 import asyncio
 import shutil
 import subprocess
-from collections.abc import Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -45,8 +45,8 @@ from dovetail.ports import (
 )
 from tests.cluster.access import Cluster, condition
 from tests.cluster.plane import ControlPlane
+from tests.harness.stage import real_time, stage
 
-T = TypeVar("T")
 Namer = Callable[[str], str]
 Object = dict[str, Any]
 
@@ -54,15 +54,13 @@ CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", dict[str, Any
 OTHER_UID: Final = "11111111-2222-3333-4444-555555555555"
 
 
-def run(cluster: Cluster, use: Callable[[RealApi], Coroutine[Any, Any, T]], **options: Any) -> T:
-    async def scenario() -> T:
-        async with (
-            asyncio.timeout(60),
-            connect(**{"kubeconfig": str(cluster.kubeconfig), **options}) as api,
-        ):
-            return await use(api)
+pytestmark = stage(real_time)
 
-    return asyncio.run(scenario())
+
+@asynccontextmanager
+async def connected(cluster: Cluster, **options: Any) -> AsyncIterator[RealApi]:
+    async with asyncio.timeout(60), connect(**{"kubeconfig": str(cluster.kubeconfig), **options}) as api:
+        yield api
 
 
 async def drain(watch: Watch[Any]) -> None:
@@ -89,10 +87,9 @@ def budget(name: str, **labels: str) -> Object:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_lists_come_in_pages(control_plane: Cluster, namespace: str) -> None:
+async def test_lists_come_in_pages(control_plane: Cluster, namespace: str) -> None:
     wanted = {f"m{index}" for index in range(7)}
-
-    async def use(api: RealApi) -> None:
+    async with connected(control_plane) as api:
         for name in wanted:
             await api.write(Create(CONFIG_MAPS, config_map(name), namespace=namespace))
         pages = [await api.list(CONFIG_MAPS, namespace=namespace, labels="test=kube", limit=3)]
@@ -109,17 +106,17 @@ def test_lists_come_in_pages(control_plane: Cluster, namespace: str) -> None:
         with pytest.raises(Invalid):
             await api.list(CONFIG_MAPS, continue_="nonsense")
 
-    run(control_plane, use)
 
-
-def test_an_empty_list(control_plane: Cluster, namespace: str) -> None:
-    page = run(control_plane, lambda api: api.list(PODS, namespace=namespace))
+async def test_an_empty_list(control_plane: Cluster, namespace: str) -> None:
+    async with connected(control_plane) as api:
+        page = await api.list(PODS, namespace=namespace)
     assert (list(page.items), page.continue_) == ([], "")
     assert int(page.resource_version) > 0
 
 
-def test_a_watch_tells_changes_and_resumes(control_plane: Cluster, namespace: str) -> None:
-    async def use(api: RealApi) -> None:
+async def test_a_watch_tells_changes_and_resumes(control_plane: Cluster, namespace: str) -> None:
+    async with connected(control_plane) as api:
+
         async def next_events(version: str, count: int) -> list[WatchEvent[Object]]:
             found: list[WatchEvent[Object]] = []
             async with aclosing(
@@ -146,11 +143,11 @@ def test_a_watch_tells_changes_and_resumes(control_plane: Cluster, namespace: st
         assert versions == sorted(set(versions))
         assert int(start) < versions[0]
 
-    run(control_plane, use)
 
-
-def test_a_watch_ends_at_its_time_and_bookmarks_what_it_passed_over(control_plane: Cluster, namespace: str) -> None:
-    async def use(api: RealApi) -> None:
+async def test_a_watch_ends_at_its_time_and_bookmarks_what_it_passed_over(
+    control_plane: Cluster, namespace: str
+) -> None:
+    async with connected(control_plane) as api:
         start = (await api.list(CONFIG_MAPS, namespace=namespace)).resource_version
         await api.write(Create(CONFIG_MAPS, config_map("a"), namespace=namespace))
         watch = api.watch(
@@ -165,19 +162,15 @@ def test_a_watch_ends_at_its_time_and_bookmarks_what_it_passed_over(control_plan
         assert all(event.object is None for event in rest)
         assert int(rest[-1].resource_version) >= int(passed_over["metadata"]["resourceVersion"])
 
-    run(control_plane, use)
 
-
-def test_a_watch_from_a_version_too_old(cluster_with_crds: Cluster) -> None:
-    async def use(api: RealApi) -> None:
+async def test_a_watch_from_a_version_too_old(cluster_with_crds: Cluster) -> None:
+    async with connected(cluster_with_crds) as api:
         with pytest.raises(Gone):  # our kinds came later than the first version
             await drain(api.watch(NODECLAIMS, resource_version="1", timeout_seconds=5))
 
-    run(cluster_with_crds, use)
 
-
-def test_what_is_not_there(control_plane: Cluster, namespace: str) -> None:
-    async def use(api: RealApi) -> None:
+async def test_what_is_not_there(control_plane: Cluster, namespace: str) -> None:
+    async with connected(control_plane) as api:
         with pytest.raises(NotFound) as caught:
             await api.get(PODS, "none", namespace=namespace)
         assert (caught.value.code, caught.value.reason) == (404, "NotFound")
@@ -190,14 +183,12 @@ def test_what_is_not_there(control_plane: Cluster, namespace: str) -> None:
         with pytest.raises(NotFound):
             await api.write(Evict("none", namespace=namespace))
 
-    run(control_plane, use)
-
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def test_create(control_plane: Cluster, namespace: str) -> None:
-    async def use(api: RealApi) -> None:
+async def test_create(control_plane: Cluster, namespace: str) -> None:
+    async with connected(control_plane) as api:
         created = await api.write(Create(PODS, pod("a", app="x"), namespace=namespace))
         assert isinstance(created, Pod)
         assert created == await api.get(PODS, "a", namespace=namespace)
@@ -224,11 +215,9 @@ def test_create(control_plane: Cluster, namespace: str) -> None:
         lease = await api.write(Create(LEASES, {"metadata": {"name": "l"}, "spec": {}}, namespace=namespace))
         assert lease.spec.holder_identity is None
 
-    run(control_plane, use)
 
-
-def test_merge_patch_with_preconditions(control_plane: Cluster, namespace: str) -> None:
-    async def use(api: RealApi) -> None:
+async def test_merge_patch_with_preconditions(control_plane: Cluster, namespace: str) -> None:
+    async with connected(control_plane) as api:
         created = await api.write(Create(PODS, pod("a"), namespace=namespace))
         seen = created.metadata.resource_version
 
@@ -244,15 +233,12 @@ def test_merge_patch_with_preconditions(control_plane: Cluster, namespace: str) 
             await annotate("2", uid=OTHER_UID)
         assert (await annotate(None, uid=created.metadata.uid)).metadata.annotations == {}
 
-    run(control_plane, use)
 
-
-def test_preconditions_on_our_own_kinds(cluster_with_crds: Cluster, unique_name: Namer) -> None:
+async def test_preconditions_on_our_own_kinds(cluster_with_crds: Cluster, unique_name: Namer) -> None:
     name = unique_name("claim")
     reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
     body = {"metadata": {"name": name}, "spec": {"nodeClassRef": reference, "requirements": []}}
-
-    async def use(api: RealApi) -> None:
+    async with connected(cluster_with_crds) as api:
         created = await api.write(Create(NODECLAIMS, body))
         assert isinstance(created, NodeClaim)
         seen = created.metadata.resource_version
@@ -280,14 +266,11 @@ def test_preconditions_on_our_own_kinds(cluster_with_crds: Cluster, unique_name:
             await api.write(Delete(NODECLAIMS, name, uid=OTHER_UID))
         await api.write(Delete(NODECLAIMS, name, uid=created.metadata.uid))
 
-    run(cluster_with_crds, use)
 
-
-def test_strategic_merge_keeps_what_it_does_not_name(control_plane: Cluster, unique_name: Namer) -> None:
+async def test_strategic_merge_keeps_what_it_does_not_name(control_plane: Cluster, unique_name: Namer) -> None:
     name = unique_name("node")
     conditions = [{"type": type_, "status": "True", "reason": "r"} for type_ in ("One", "Two")]
-
-    async def use(api: RealApi) -> None:
+    async with connected(control_plane) as api:
         created = await api.write(Create(NODES, {"metadata": {"name": name}}))
         assert isinstance(created, Node)
 
@@ -302,14 +285,11 @@ def test_strategic_merge_keeps_what_it_does_not_name(control_plane: Cluster, uni
         assert await patch({"conditions": conditions[:1]}, PatchType.MERGE) == {"One"}
         await api.write(Delete(NODES, name, uid=created.metadata.uid))
 
-    run(control_plane, use)
 
-
-def test_taints_are_replaced_as_a_whole_whatever_the_patch(control_plane: Cluster, unique_name: Namer) -> None:
+async def test_taints_are_replaced_as_a_whole_whatever_the_patch(control_plane: Cluster, unique_name: Namer) -> None:
     name = unique_name("node")
     one, two = ({"key": key, "effect": "NoSchedule"} for key in ("one", "two"))
-
-    async def use(api: RealApi) -> None:
+    async with connected(control_plane) as api:
         created = await api.write(Create(NODES, {"metadata": {"name": name}, "spec": {"taints": [one]}}))
         for type_ in (PatchType.MERGE, PatchType.STRATEGIC):
             patched = await api.write(Patch(NODES, name, {"spec": {"taints": [two]}}, type_=type_))
@@ -317,11 +297,9 @@ def test_taints_are_replaced_as_a_whole_whatever_the_patch(control_plane: Cluste
             await api.write(Patch(NODES, name, {"spec": {"taints": [one]}}))
         await api.write(Delete(NODES, name, uid=created.metadata.uid))
 
-    run(control_plane, use)
 
-
-def test_delete(control_plane: Cluster, namespace: str) -> None:
-    async def use(api: RealApi) -> None:
+async def test_delete(control_plane: Cluster, namespace: str) -> None:
+    async with connected(control_plane) as api:
         created = await api.write(Create(PODS, pod("a"), namespace=namespace))
         uid, seen = created.metadata.uid, created.metadata.resource_version
         await api.write(Patch(PODS, "a", {"metadata": {"labels": {"a": "b"}}}, namespace=namespace))
@@ -338,8 +316,6 @@ def test_delete(control_plane: Cluster, namespace: str) -> None:
         with pytest.raises(NotFound):
             await api.get(PODS, "a", namespace=namespace)
 
-    run(control_plane, use)
-
 
 # -- evictions --------------------------------------------------------------------------------------------------------
 
@@ -351,13 +327,13 @@ def running(control_plane: Cluster, namespace: str, name: str) -> None:
     control_plane.patch(path, {"status": {"phase": "Running", "conditions": [ready]}})
 
 
-def test_evictions(control_plane: Cluster, namespace: str) -> None:
+async def test_evictions(control_plane: Cluster, namespace: str) -> None:
     pdbs = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
 
     def observed(found: Object) -> bool:
         return condition(found, "DisruptionAllowed") is not None and found["status"]["expectedPods"] == 1
 
-    async def use(api: RealApi) -> None:
+    async with connected(control_plane) as api:
         for name in ("free", "one", "two"):
             await api.write(Create(PODS, pod(name, app=name), namespace=namespace))
             await asyncio.to_thread(running, control_plane, namespace, name)
@@ -380,8 +356,6 @@ def test_evictions(control_plane: Cluster, namespace: str) -> None:
         with pytest.raises(InternalError, match="more than one PodDisruptionBudget"):
             await api.write(Evict("two", namespace=namespace))
 
-    run(control_plane, use)
-
 
 # -- credentials ------------------------------------------------------------------------------------------------------
 
@@ -394,61 +368,57 @@ def kubeconfig(folder: Path, cluster: Cluster, user: Object) -> str:
     return str(file)
 
 
-def test_a_token_file_that_rotates(control_plane: Cluster, tmp_path: Path) -> None:
+async def test_a_token_file_that_rotates(control_plane: Cluster, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(control_plane.token)
-
-    async def use(api: RealApi) -> None:
+    config = kubeconfig(tmp_path, control_plane, {"tokenFile": "token"})
+    async with connected(control_plane, kubeconfig=config) as api:
         await api.list(NODES)
         token.write_text("revoked")
         await api.list(NODES)  # not asked for anew while the old one does
-
-    run(control_plane, use, kubeconfig=kubeconfig(tmp_path, control_plane, {"tokenFile": "token"}))
-
-    async def use_revoked(api: RealApi) -> None:
+    async with connected(control_plane, kubeconfig=config) as api:
         token.write_text(f"{control_plane.token}\n")
         await api.list(NODES)
 
-    token.write_text("revoked")
-    run(control_plane, use_revoked, kubeconfig=kubeconfig(tmp_path, control_plane, {"tokenFile": "token"}))
 
-
-def test_without_rights(control_plane: Cluster, tmp_path: Path) -> None:
-    async def use(api: RealApi) -> ApiError:
+async def refusal(cluster: Cluster, config: str) -> ApiError:
+    async with connected(cluster, kubeconfig=config) as api:
         with pytest.raises(Forbidden) as caught:
             await api.list(NODES)
         with pytest.raises(Forbidden):
             await drain(api.watch(NODES, resource_version="0"))
-        return caught.value
+    return caught.value
 
-    refused = run(control_plane, use, kubeconfig=str(control_plane.kubeconfig_of("somebody")))
+
+async def test_without_rights(control_plane: Cluster, tmp_path: Path) -> None:
+    refused = await refusal(control_plane, str(control_plane.kubeconfig_of("somebody")))
     assert (refused.code, refused.reason) == (403, "Forbidden")
     assert 'User "somebody" cannot list resource "nodes"' in refused.message
-    unknown = run(control_plane, use, kubeconfig=kubeconfig(tmp_path, control_plane, {"token": "unknown"}))
+    unknown = await refusal(control_plane, kubeconfig(tmp_path, control_plane, {"token": "unknown"}))
     assert (unknown.code, unknown.reason) == (401, "Unauthorized")
     other = {"token": control_plane.token, "as": "nobody"}
-    refused = run(control_plane, use, kubeconfig=kubeconfig(tmp_path, control_plane, other))
+    refused = await refusal(control_plane, kubeconfig(tmp_path, control_plane, other))
     assert 'User "nobody" cannot list resource "nodes"' in refused.message
 
 
-def test_an_unknown_authority_is_not_trusted(control_plane: Cluster, tmp_path: Path) -> None:
+async def test_an_unknown_authority_is_not_trusted(control_plane: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     config = msgspec.json.decode(control_plane.kubeconfig.read_bytes())
     cluster = config["clusters"][0]["cluster"]
     del cluster["certificate-authority-data"]
     file.write_bytes(msgspec.json.encode(config))
-
-    async def use(api: RealApi) -> None:
-        await api.list(NODES, limit=1)
-
-    with pytest.raises(Unavailable, match="certificate verify failed"):
-        run(control_plane, use, kubeconfig=str(file), patience=RetryPolicy(attempts=1))
+    async with connected(control_plane, kubeconfig=str(file), patience=RetryPolicy(attempts=1)) as api:
+        with pytest.raises(Unavailable, match="certificate verify failed"):
+            await api.list(NODES, limit=1)
     cluster["insecure-skip-tls-verify"] = True
     file.write_bytes(msgspec.json.encode(config))
-    run(control_plane, use, kubeconfig=str(file))
+    async with connected(control_plane, kubeconfig=str(file)) as api:
+        await api.list(NODES, limit=1)
 
 
-def test_the_service_account_of_a_pod(control_plane: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_service_account_of_a_pod(
+    control_plane: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = urlsplit(control_plane.url)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(place.hostname))
@@ -456,16 +426,13 @@ def test_the_service_account_of_a_pod(control_plane: Cluster, tmp_path: Path, mo
     monkeypatch.setattr("dovetail.kube.access.SERVICE_ACCOUNT", tmp_path)
     shutil.copy(control_plane.ca_file, tmp_path / "ca.crt")
     (tmp_path / "token").write_text("not yet")
-
-    async def use(api: RealApi) -> None:
+    async with connected(control_plane, kubeconfig=None) as api:
         (tmp_path / "token").write_text(control_plane.token)
         await api.list(NODES, limit=1)
 
-    run(control_plane, use, kubeconfig=None)
-
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
-def test_client_certificates_and_their_renewal(tmp_path: Path) -> None:
+async def test_client_certificates_and_their_renewal(tmp_path: Path) -> None:
     def openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=tmp_path, check=True, capture_output=True)
 
@@ -475,28 +442,23 @@ def test_client_certificates_and_their_renewal(tmp_path: Path) -> None:
     openssl(*new_key, *subject, "-keyout", "new.key", "-out", "new.csr")
     openssl("x509", "-req", "-in", "new.csr", "-CA", "clients.crt", "-CAkey", "clients.key", "-out", "new.crt")
     openssl(*new_key, *subject, "-x509", "-keyout", "me.key", "-out", "me.crt")
-
-    async def use(api: RealApi) -> None:
-        with pytest.raises(Forbidden):
-            await api.list(NODES, limit=1)
-
-    async def use_renewed(api: RealApi) -> None:
-        for kind in ("key", "crt"):
-            (tmp_path / f"new.{kind}").replace(tmp_path / f"me.{kind}")
-        await api.list(NODES, limit=1)
-
     flags = {"kube-apiserver": [f"--client-ca-file={tmp_path / 'clients.crt'}"]}
     with ControlPlane(tmp_path / "plane", flags=flags) as plane:
         file = kubeconfig(tmp_path, plane, {"client-certificate": "me.crt", "client-key": "me.key"})
-        run(plane, use, kubeconfig=file)
-        run(plane, use_renewed, kubeconfig=file)
+        async with connected(plane, kubeconfig=file) as api:
+            with pytest.raises(Forbidden):
+                await api.list(NODES, limit=1)
+        async with connected(plane, kubeconfig=file) as api:
+            for kind in ("key", "crt"):
+                (tmp_path / f"new.{kind}").replace(tmp_path / f"me.{kind}")
+            await api.list(NODES, limit=1)
 
 
 # -- a server in trouble ----------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_hangs_dies_and_comes_back(private_plane: ControlPlane) -> None:
-    async def use(api: RealApi) -> None:
+async def test_a_server_that_hangs_dies_and_comes_back(private_plane: ControlPlane) -> None:
+    async with connected(private_plane, timeout_seconds=2.0, patience=RetryPolicy(attempts=1)) as api:
         start = (await api.list(CONFIG_MAPS)).resource_version
         private_plane.pause("kube-apiserver")
         with pytest.raises(OutcomeUnknown):
@@ -515,5 +477,3 @@ def test_a_server_that_hangs_dies_and_comes_back(private_plane: ControlPlane) ->
         await asyncio.to_thread(private_plane.start, "kube-apiserver")
         found = await api.list(CONFIG_MAPS, labels="test=kube")
         assert {item["metadata"]["name"] for item in found.items} - {"perhaps"} == {"surely"}
-
-    run(private_plane, use, timeout_seconds=2.0, patience=RetryPolicy(attempts=1))

@@ -58,7 +58,8 @@ def dovetail(plane: ControlPlane, *arguments: str, user: str | None = None) -> S
         check=False,
         timeout=120,
     )
-    return Said(done.returncode, done.stdout, done.stderr)
+    said = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.endswith(" …\n"))  # of long work
+    return Said(done.returncode, done.stdout, said)
 
 
 def told(plane: ControlPlane, command: str, *arguments: str, user: str | None = None) -> str:

@@ -1,9 +1,9 @@
 """A reflector on a real control plane whose parts are killed, paused and restarted under it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,6 +17,9 @@ from dovetail.runtime.reflector import Reflector, ReflectorTimings
 from dovetail.state.store import Added, Change, Deleted, Updated
 from tests.cluster.access import Cluster, kubeconfig_text
 from tests.cluster.plane import ControlPlane
+from tests.harness.stage import real_time, stage
+
+pytestmark = stage(real_time)
 
 PATH: Final = "/api/v1/nodes"
 RECOVERY_SECONDS: Final = 30
@@ -115,32 +118,25 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.transport.abort()
 
 
-def follow(
-    plane: ControlPlane,
-    scene: Callable[[Follower], Coroutine[Any, Any, None]],
-    *,
-    cable: Cable | None = None,
-) -> None:
-    async def main() -> None:
-        kubeconfig = plane.kubeconfig
-        if cable is not None:
-            await cable.join()
-            kubeconfig = plane.folder / "cable.kubeconfig"
-            kubeconfig.write_text(kubeconfig_text(f"https://127.0.0.1:{cable.port}", plane.ca_file, plane.token))
-        async with connect(kubeconfig=str(kubeconfig), timeout_seconds=5) as api:
-            reflector = Reflector(
-                api, SystemClock(), NODES, lambda node: node.metadata.labels.get("v", ""), timings=TIMINGS
-            )
-            follower = Follower(reflector)
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(reflector.run())
-                await reflector.wait_synced()
-                await scene(follower)
-                running.cancel()
-        if cable is not None:
-            await cable.end()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def following(plane: ControlPlane, *, cable: Cable | None = None) -> AsyncIterator[Follower]:
+    kubeconfig = plane.kubeconfig
+    if cable is not None:
+        await cable.join()
+        kubeconfig = plane.folder / "cable.kubeconfig"
+        kubeconfig.write_text(kubeconfig_text(f"https://127.0.0.1:{cable.port}", plane.ca_file, plane.token))
+    async with connect(kubeconfig=str(kubeconfig), timeout_seconds=5) as api:
+        reflector = Reflector(
+            api, SystemClock(), NODES, lambda node: node.metadata.labels.get("v", ""), timings=TIMINGS
+        )
+        follower = Follower(reflector)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(reflector.run())
+            await reflector.wait_synced()
+            yield follower
+            running.cancel()
+    if cable is not None:
+        await cable.end()
 
 
 async def agrees(follower: Follower, plane: ControlPlane) -> None:
@@ -163,13 +159,12 @@ def quiet_plane(private_plane: ControlPlane) -> ControlPlane:
     return private_plane
 
 
-def test_what_happens_while_nothing_can_be_seen(quiet_plane: ControlPlane) -> None:
+async def test_what_happens_while_nothing_can_be_seen(quiet_plane: ControlPlane) -> None:
     """Deletions, a same name again, a change; and a server that has forgotten the version we stopped at."""
     plane = quiet_plane
     cable = Cable(plane)
     add(plane, "gone", "again", "changed", "same")
-
-    async def scene(follower: Follower) -> None:
+    async with following(plane, cable=cable) as follower:
         await agrees(follower, plane)
         cable.cut()
         for name in ("gone", "again"):
@@ -192,15 +187,12 @@ def test_what_happens_while_nothing_can_be_seen(quiet_plane: ControlPlane) -> No
         assert follower.reflector.relists == relists
         assert sorted(follower.deleted) == ["again", "gone", "same"]
 
-    follow(plane, scene, cable=cable)
 
-
-def test_restarts_of_the_api_server_and_of_etcd(quiet_plane: ControlPlane) -> None:
+async def test_restarts_of_the_api_server_and_of_etcd(quiet_plane: ControlPlane) -> None:
     """Each time something changes while the reflector cannot see it, deletions among it."""
     plane = quiet_plane
     add(plane, *(f"n{number}" for number in range(8)))
-
-    async def scene(follower: Follower) -> None:
+    async with following(plane) as follower:
         await agrees(follower, plane)
 
         # The API server dies, and comes back without the watch's past.
@@ -228,15 +220,12 @@ def test_restarts_of_the_api_server_and_of_etcd(quiet_plane: ControlPlane) -> No
         await agrees(follower, plane)
         assert sorted(follower.deleted) == ["n0", "n1", "n2", "n4"]
 
-    follow(plane, scene)
 
-
-def test_a_paused_api_server_is_not_waited_for_in_vain(quiet_plane: ControlPlane) -> None:
+async def test_a_paused_api_server_is_not_waited_for_in_vain(quiet_plane: ControlPlane) -> None:
     """Connections stay open and silent; when the server goes on, so does the reflector."""
     plane = quiet_plane
     add(plane, "a", "b")
-
-    async def scene(follower: Follower) -> None:
+    async with following(plane) as follower:
         await agrees(follower, plane)
         plane.pause("kube-apiserver")
         await asyncio.sleep(TIMINGS.idle_seconds + 5)
@@ -244,5 +233,3 @@ def test_a_paused_api_server_is_not_waited_for_in_vain(quiet_plane: ControlPlane
         await asyncio.to_thread(plane.delete, f"{PATH}/a")
         await agrees(follower, plane)
         assert follower.deleted == ["a"]
-
-    follow(plane, scene)

@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.manifests.parts import Manifest
-from dovetail.api.manifests.rbac import CLUSTER_GRANTS, OWN_NAMESPACE_GRANTS, rbac
+from dovetail.api.manifests.rbac import CLUSTER_GRANTS, OWN_NAMESPACE_GRANTS, SPREAD_GRANTS, rbac
 from dovetail.values.timestamp import parse_time
 from tests.cluster.access import Cluster, condition, kubeconfig_text
 from tests.cluster.plane import ControlPlane
@@ -26,6 +26,7 @@ CLASSES = f"/apis/{names.KWOK_GROUP}/{names.KWOK_VERSION}/{names.KWOK_NODECLASS_
 HANDOVER_SECONDS = 5.0
 GRACE_SECONDS = 2
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 ACCOUNT = "system:serviceaccount:dovetail-system:dovetail"
 
 
@@ -159,10 +160,11 @@ def test_its_rights_are_exactly_what_it_uses(
     plane: ControlPlane, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     install(plane)
-    for body in rbac("dovetail-system"):
+    for body in rbac("dovetail-system", spread_by_default=True):
         plane.patch(f"{path_of(body)}?fieldManager=test&force=true", body, kind="apply")
     kubeconfig = account_kubeconfig(plane, tmp_path)
-    with RunProcess(plane, "--leader-election-namespace=dovetail-system", kubeconfig=kubeconfig) as replica:
+    spread = f"--scheduler-config={EXAMPLES / 'scheduler-config.yaml'}"  # without it, less is read
+    with RunProcess(plane, "--leader-election-namespace=dovetail-system", spread, kubeconfig=kubeconfig) as replica:
         replica.wait_ready()
         replica.wait_leading()
         plane.create(POOLS, pool(unique_name("pool")))
@@ -174,7 +176,7 @@ def test_its_rights_are_exactly_what_it_uses(
         assert replica.metric("karpenter_cloudprovider_duration_seconds_count") is not None
         granted = {
             (grant.group, resource, verb)
-            for grant in (*CLUSTER_GRANTS, *OWN_NAMESPACE_GRANTS)
+            for grant in (*CLUSTER_GRANTS, *SPREAD_GRANTS, *OWN_NAMESPACE_GRANTS)
             for resource in grant.resources
             for verb in grant.verbs
         }

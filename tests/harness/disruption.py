@@ -22,9 +22,9 @@ from dovetail.sim.actors.wire import DEPLOYMENTS, Raw, active
 from dovetail.sim.server.store import Change
 from tests.harness import manifests, provisioning
 from tests.harness.claims import Manifest, status_of
-from tests.harness.provisioning import BIG, OF_FOUR, Scenario, Setting, pool_of_four
+from tests.harness.provisioning import BIG, OF_FOUR, Setting, pool_of_four
 from tests.harness.stage import gives
-from tests.harness.termination import counted, is_deleting
+from tests.harness.termination import Scenario, counted, is_deleting
 
 CANDIDATE = (names.CANDIDATE_TAINT, "PreferNoSchedule")
 DISRUPTED = (names.DISRUPTED_TAINT, "NoSchedule")
@@ -33,7 +33,7 @@ _PASSES = "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_c
 
 
 @gives("setting")
-def play(scenario: Scenario, **options: Any) -> None:
+def play(scenario: Scenario[Setting], **options: Any) -> None:
     provisioning.play(scenario, disrupting=DisruptionOptions(), **options)
 
 

@@ -9,29 +9,23 @@ pytestmark = stage(play)              # the machines are the simulator's cloud's
 @stage(kwok=True)   # they are kwok's
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
-
-from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
 from dovetail.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
-from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, CloudProvider
+from dovetail.ports import NODECLAIMS
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
 from dovetail.scheduling.placement import SchedulingOptions
-from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
-from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from tests.harness import termination
 from tests.harness.claims import Manifest, node_class, node_pool
-from tests.harness.running import Program, run_controllers
 from tests.harness.stage import gives
 
 BIG = "3"  # cpus of a pod that shares a machine of 4 with no other like it
@@ -72,38 +66,30 @@ def requests(claim: Raw) -> Mapping[str, str]:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 
-Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
-
 
 @gives("setting")
 def play(
-    scenario: Scenario,
+    scenario: termination.Scenario[Setting],
     *,
     kwok: bool = False,
     gates: FeatureGates | None = None,
     options: SchedulingOptions | None = None,
     timings: Timings | None = None,
     computing_seconds: float = 0.0,
-    latency_seconds: float = 0.0,
     seed: int = 0,
-    shuffle: bool = False,
     batch_longest: timedelta = timedelta(seconds=10),
     disrupting: DisruptionOptions | None = None,
-    except_for: Sequence[str] = (),
+    **running: Any,
 ) -> None:
-    """Run the scenario beside all controllers, in virtual time; `except_for`: checkers' rules that it breaks itself."""
-    settings: list[Setting] = []
+    """Run the scenario beside all controllers."""
     provisioning = ProvisioningOptions(
         compute=InlineCompute(computing_seconds), options=options or SchedulingOptions(), batch_longest=batch_longest
     )
 
-    def controllers_of(program: Program) -> Sequence[Controller]:
-        setting = settings[0]
-        setting.metrics = Metrics(CollectorRegistry())
-        provider: CloudProvider = KwokProvider(program.api, seed=seed) if kwok else setting.cloud
+    def controllers_of(setting: Setting) -> Sequence[Controller]:
         made = all_controllers(
-            program.cluster,
-            provider,
+            setting.program.cluster,
+            setting.provider,
             setting.metrics,
             timings or Timings(),
             gates or FeatureGates(),
@@ -113,24 +99,13 @@ def play(
         (setting.provisioner,) = (each for each in made if isinstance(each, Provisioner))
         return made
 
-    async def within(sim: SimCluster, program: Program) -> None:
-        setting = Setting(sim, program)
-        settings.append(setting)
-        async with AsyncExitStack() as stack:
-            if not kwok:
-                setting.cloud = await stack.enter_async_context(SimCloud(sim, seed=seed))
-            await program.start()
-            await scenario(setting)
-            await program.stop()
-
-    run_controllers(
-        within,
+    termination.play_with(
+        Setting,
         controllers_of,
+        scenario,
+        provider_of=partial(KwokProvider, seed=seed) if kwok else None,
         seed=seed,
-        shuffle=shuffle,
-        latency_seconds=latency_seconds,
         computing_seconds=computing_seconds,
-        started=False,
-        except_for=except_for,
         reading=(disrupting or DisruptionOptions()).reading,
+        **running,
     )

@@ -10,11 +10,17 @@ what it acts on, usually in virtual time.
     @stage(cloud=True)
     async def test_a_machine_that_vanishes(setting: Setting) -> None: ...
 
+
+    @pytest.mark.parametrize("seed", range(5))
+    @stage(seed=PARAMETER, shuffle=True)
+    async def test_in_any_order(setting: Setting) -> None: ...
+
 The marker of a module names the stage; the marker of a test adds options or names another stage. Further arguments and
-options go to the stage. `@gives` says which parameters of tests a stage provides; a test takes those that it needs,
-besides its fixtures.
+options go to the stage. An option that is `PARAMETER` is the parameter or fixture of the test with its name. `@gives`
+says which parameters of tests a stage provides; a test takes those that it needs, besides its fixtures.
 """
 
+import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -23,6 +29,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 import pytest
 
 GIVEN: Final = object()  # until the stage runs
+PARAMETER: Final[Any] = object()
 F = TypeVar("F", bound=Callable[..., Any])
 Scenario = Callable[..., Coroutine[Any, Any, None]]
 
@@ -45,6 +52,12 @@ def gives(*names: str) -> Callable[[F], F]:
     return declare
 
 
+@gives()
+def real_time(scenario: Scenario) -> None:
+    """A plain event loop, for tests that connect to real servers."""
+    asyncio.run(scenario())
+
+
 def _given(name: str) -> Any:
     @pytest.fixture(name=name)
     def value() -> object:
@@ -55,19 +68,24 @@ def _given(name: str) -> Any:
 
 # A fixture for each name: pytest would refuse a parameter that it does not know.
 _NAMES: Final = (
+    "access",
     "api",
     "clock",
     "cloud",
     "cluster",
+    "ground",
     "group",
+    "health",
     "program",
     "provider",
     "queue",
     "running",
     "scrape",
     "server",
+    "session",
     "setting",
     "sim",
+    "source",
     "told",
     "world",
 )
@@ -81,6 +99,15 @@ def stage(*play_and_arguments: Any, **options: Any) -> pytest.MarkDecorator:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "stage(play, *arguments, **options): what runs a coroutine test")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Lets a test have parameters that only its stage reads."""
+    if not inspect.iscoroutinefunction(metafunc.function):
+        return
+    for mark in metafunc.definition.iter_markers("stage"):
+        metafunc.fixturenames.extend(name for name, value in mark.kwargs.items() if value is PARAMETER)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -110,5 +137,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         provided = {name: value for name, value in zip(names, given, strict=False) if name in values}
         return test(**fixtures, **provided)  # type: ignore[no-any-return]
 
-    play(scenario, *rest, **options)
+    request = pyfuncitem._request
+    requested = {name: request.getfixturevalue(name) for name, value in options.items() if value is PARAMETER}
+    play(scenario, *rest, **options | requested)
     return True

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -65,7 +65,8 @@ class Setting:
     """The cluster, the program, and what tests of termination ask and do again and again."""
 
     cloud: SimCloud
-    metrics: Metrics  # of the process that runs now
+    provider: CloudProvider  # of the process that runs now
+    metrics: Metrics  # likewise
 
     def __init__(self, sim: SimCluster, program: Program) -> None:
         self.sim = sim
@@ -274,57 +275,65 @@ async def detach(setting: Setting, name: str) -> None:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 
-Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
+S = TypeVar("S", bound=Setting)
+Scenario = Callable[[S], Coroutine[Any, Any, None]]
 More = Callable[[Program, CloudProvider, Metrics], Sequence[Controller]]
 
 
-@gives("setting")
-def play(
-    scenario: Scenario,
+def play_with(
+    make: Callable[[SimCluster, Program], S],
+    controllers_of: Callable[[S], Sequence[Controller]],
+    scenario: Scenario[S],
     *,
-    cloud: bool = False,
-    timings: Timings | None = None,
-    gates: FeatureGates | None = None,
-    seed: int = 0,
-    shuffle: bool = False,
-    latency_seconds: float = 0.0,
-    more: More | None = None,
     provider_of: Callable[[KubeApi], CloudProvider] | None = None,
-    except_for: Sequence[str] = (),
+    seed: int = 0,
+    **options: Any,
 ) -> None:
-    """Run the scenario beside all controllers, in virtual time; `more` makes others that run too.
-
-    `except_for`: rules of checkers that the scenario itself breaks.
+    """Run the scenario with a setting, beside controllers, in virtual time. The machines are those of the provider; if
+    there is none, those of the simulator's cloud. Further options are those of `run_controllers`.
     """
-    settings: list[Setting] = []
+    settings: list[S] = []
 
-    def controllers_of(program: Program) -> Sequence[Controller]:
-        setting = settings[0]
+    def controllers(program: Program) -> Sequence[Controller]:
+        (setting,) = settings
         setting.metrics = Metrics(CollectorRegistry())
-        kwok = provider_of or partial(KwokProvider, seed=seed)
-        provider: CloudProvider = setting.cloud if cloud else kwok(program.api)
-        beside = () if more is None else more(program, provider, setting.metrics)
-        made = all_controllers(
-            program.cluster, provider, setting.metrics, timings or Timings(), gates or FeatureGates()
-        )
-        return [*made, *beside]
+        setting.provider = setting.cloud if provider_of is None else provider_of(program.api)
+        return controllers_of(setting)
 
     async def within(sim: SimCluster, program: Program) -> None:
-        setting = Setting(sim, program)
+        setting = make(sim, program)
         settings.append(setting)
         async with AsyncExitStack() as stack:
-            if cloud:
+            if provider_of is None:
                 setting.cloud = await stack.enter_async_context(SimCloud(sim, seed=seed))
             await program.start()
             await scenario(setting)
             await program.stop()
 
-    run_controllers(
-        within,
-        controllers_of,
-        seed=seed,
-        shuffle=shuffle,
-        latency_seconds=latency_seconds,
-        started=False,
-        except_for=except_for,
-    )
+    run_controllers(within, controllers, seed=seed, started=False, **options)
+
+
+@gives("setting")
+def play(
+    scenario: Scenario[Setting],
+    *,
+    cloud: bool = False,
+    timings: Timings | None = None,
+    gates: FeatureGates | None = None,
+    seed: int = 0,
+    more: More | None = None,
+    provider_of: Callable[[KubeApi], CloudProvider] | None = None,
+    **options: Any,
+) -> None:
+    """Run the scenario beside all controllers; `more` makes others that run too."""
+
+    def controllers_of(setting: Setting) -> Sequence[Controller]:
+        program, provider, metrics = setting.program, setting.provider, setting.metrics
+        beside = () if more is None else more(program, provider, metrics)
+        return [
+            *all_controllers(program.cluster, provider, metrics, timings or Timings(), gates or FeatureGates()),
+            *beside,
+        ]
+
+    kwok = None if cloud else provider_of or partial(KwokProvider, seed=seed)
+    play_with(Setting, controllers_of, scenario, provider_of=kwok, seed=seed, **options)

@@ -51,6 +51,13 @@ CRON, INSTANTS = "values/schedule/cron.py", "values/schedule/instants.py"
 STORE, DERIVED, JOINS = "state/store.py", "state/derived.py", "state/nodes.py"
 PLACES, SCHEDULING, POD_READINGS = "state/schedulable_nodes.py", "state/scheduling.py", "state/pod_requirements.py"
 TYPES, DAEMONS, POOLS = "state/instance_types.py", "state/daemons.py", "state/pools.py"
+PENDING, PENDING_TESTS = "planning/disruption/pending_pods.py", "unit/planning/disruption/test_pending_pods.py"
+LANDING, LANDING_TESTS = "planning/disruption/landing.py", "unit/planning/disruption/test_landing.py"
+ARRIVALS, FAST_LANDING, METHODS = "planning/landing.py", "scheduling/fast/landing.py", "planning/disruption/methods.py"
+WAVES, WAVE_TESTS = "controllers/pod/waves.py", "unit/controllers/test_waves.py"
+SPARE, SPARE_TESTS = "planning/provisioning/spare_room.py", "unit/planning/test_spare_room.py"
+WORTH, WORTH_TESTS = "planning/disruption/worth.py", "unit/planning/disruption/test_worth.py"
+SPREAD, SPREAD_TESTS = "state/default_spread.py", "unit/state/test_default_spread.py"
 STORE_TESTS = ("unit/state/test_store.py", "unit/controllers/test_cluster.py")
 PLACE_TESTS = ("unit/state/test_schedulable_nodes.py", "unit/controllers/test_placing_state_nodes.py")
 POD_TESTS, POOL_TESTS = "unit/controllers/test_placing_state_pods.py", "unit/controllers/test_placing_state_pools.py"
@@ -62,6 +69,8 @@ DRIFT, LIFECYCLE = "planning/nodeclaim/drift.py", "planning/nodeclaim/lifecycle.
 REGISTRATION, REPLICAS = "planning/nodepool/registration_health.py", "planning/nodepool/static_capacity.py"
 BATCHING, NEW_CLAIMS = "planning/provisioning/batching.py", "planning/provisioning/claims.py"
 BOARD, METHODS, BACKOFF = (f"planning/disruption/{name}.py" for name in ("board", "methods", "backoff"))
+ACCOUNTS, SAVINGS = "planning/disruption/accounts.py", "planning/disruption/savings_backoff.py"
+ACCOUNT_TESTS = "unit/planning/disruption/test_accounts.py"
 COMMANDS, COMMAND_RECORDS = "planning/disruption/commands.py", "planning/disruption/records.py"
 REPLACING, CONSOLIDATION = "planning/disruption/replacing.py", "planning/disruption/consolidation.py"
 ASSESSMENT, VALIDATION = "planning/disruption/assessment.py", "planning/disruption/validation.py"
@@ -89,7 +98,7 @@ MUTANTS = (
     _attack("a time of any length is parsed", "values/timestamp.py", " if len(text) <= limits.VALUE else None", ""),
     _attack("a deletion cost of any length is parsed", RECORDS, "len(text) <= limits.VALUE and ", ""),
     _attack("a record keeps all of an annotation", RECORDS, "text[:longest]", "text"),
-    _break("labels that no pod has any more are kept", RECORDS, "for key, found in self._mappings.items() if found() is not None}", "for key, found in self._mappings.items()}", "unit/model/test_records.py"),
+    _break("labels that no pod has any more are kept", RECORDS, "for key, mapping in self._mappings.items() if mapping() is not None}", "for key, mapping in self._mappings.items()}", "unit/model/test_records.py"),
     Mutant("a pod may have any number of terms", (Edit("model/spec_limits.py", "if count <= TERMS:", "if True:"),), ("tests/attack/test_large_specs.py",)),
     Mutant("a pod may list any number of amounts", (Edit("model/spec_limits.py", "if count > most), ", "if False), "),), ("tests/attack/test_large_specs.py",)),
     # -- do-not-disrupt
@@ -137,6 +146,10 @@ MUTANTS = (
     _rule("only the first blocker is told", NODES, "for verdict in verdicts if not verdict.allowed)\n    return", "for verdict in verdicts[:1] if not verdict.allowed)\n    return"),
     _rule("consolidation overrides protected pods", NODES, "return None if reason in CONSOLIDATION or member.claim is None else", "return None if member.claim is None else"),
     _rule("drift overrides protected pods without a limit", NODES, "member.claim is None else member.claim.grace_period_ns\n", "member.claim is None else member.claim.grace_period_ns or 0\n"),
+    _rule("an underutilized node goes although it is NotReady", NODES, "if member.node is not None and not member.node.ready:", "if False:"),
+    _rule("replacements hold consolidation back", NODES, "(claim := member.claim) is not None and not claim.replacement\n", "(claim := member.claim) is not None\n"),
+    _rule("a starting node holds consolidation back for ever", NODES, "now < claim.created_at + LONGEST_BOOT", "True"),
+    _rule("a scale-out holds consolidation back for ever", NODES, ", began_at + LONGEST_SCALE_OUT)", ", began_at + 100 * LONGEST_SCALE_OUT)"),
     _rule("expiration asks the budgets", NODES, "    if forced.contains(now):", "    if False:"),
     _rule("consolidateAfter is ignored", NODES, "if reason in CONSOLIDATION else []", "if False else []"),
     _rule("DaemonSet pods make a node non-empty", RECORDS, "if self.owner & (Owner.DAEMONSET | Owner.NODE):", "if self.owner & Owner.NODE:"),
@@ -162,7 +175,7 @@ MUTANTS = (
     ),
     _break("an index keeps an object under its former text", STORE, "if self._text_of(old.value) != self._text_of(new.value):", "if False:", *STORE_TESTS),
     _break("an index lists its objects in the order of their changes", STORE, "[group[key] for key in sorted(group)]", "list(group.values())", *STORE_TESTS),
-    _break("a deletion that the watch has already shown stays in flight", STORE, " and not _is_deleting(known.value):", ":", *STORE_TESTS),
+    _break("a deletion that the watch has already shown stays in flight", STORE, " and not _is_deleting(stored.value):", ":", *STORE_TESTS),
     _break("a new object with the name of a deleted one stays in flight", STORE, "self._deleted.get(key) != new.uid or _is_deleting(new.value)", "_is_deleting(new.value)", *STORE_TESTS),
     # -- state: derived values and joins
     _break("a value is not derived again when a value that it depends on changes", DERIVED, "for dependent in self.dependents:", "for dependent in ():", "unit/state/test_derived.py"),
@@ -177,24 +190,29 @@ MUTANTS = (
     _break("a registered NodeClaim whose Node is gone takes pods", PLACES, "if node is None and claim is not None and claim.is_true(ConditionType.REGISTERED):", "if False:", *PLACE_TESTS),
     _break("a finished pod still takes room on its node", PLACES, " if not pod.terminal]", "]", *PLACE_TESTS),
     _break("a node is not read again when one of its pods finishes", PLACES, "        and (old.active, old.terminal) == (new.active, new.terminal)\n", "", *PLACE_TESTS),
-    _break("a Node of a NodePool counts before it has a provider ID", PLACES, "return bool(node.spec.provider_id) and known", "return known", *PLACE_TESTS),
+    _break("a Node of a NodePool counts before it has a provider ID", PLACES, "return bool(node.spec.provider_id) and has_type", "return has_type", *PLACE_TESTS),
     _break("a launch still postpones decisions at the end of the pause", SCHEDULING, "now - created < self._pause", "now - created <= self._pause", SYNC_TESTS),
     _break("a second nomination shortens the first", SCHEDULING, "max(until, self._nominated.get(key, until))", "min(until, self._nominated.get(key, until))", SYNC_TESTS),
     _break("a nomination still holds at its end", SCHEDULING, "if at < until}", "if at <= until}", SYNC_TESTS),
     _break("the nomination of a deleted NodeClaim passes to the next one with its name", SCHEDULING, "self._unlaunched.pop(key[1], None)\n                self._nominated.pop(key[1], None)", "self._unlaunched.pop(key[1], None)", SYNC_TESTS),
     _break("each change of a disrupted Node triggers provisioning", SCHEDULING, " and not has_disrupted_taint(old.value):", ":", POD_TESTS),
-    _break("pods with one spec are the same in every namespace", POD_READINGS, "return pod.namespace, tuple(", 'return "", tuple(', POD_TESTS),
+    _break("pods with one spec are the same in every namespace", POD_READINGS, "return pod.namespace, values, spread", 'return "", values, spread', POD_TESTS),
+    _break("default spread constraints outlive a change of a Service", SPREAD, "        if self._services.synced:\n", "        if False:\n", SPREAD_TESTS),
+    _break("default spread constraints outlive a change of the owner's selector", SPREAD, "versions[0].spec != versions[1].spec", "False", SPREAD_TESTS),
+    _break("pods with constraints of their own get default ones", SPREAD, "        if pod.scheduling.spec.topology_spread_constraints:\n", "        if False:\n", SPREAD_TESTS),
     _break("bound pods are not read again when the labels of a namespace change", POD_READINGS, "        if others:\n", "        if False:\n", POD_TESTS),
     _break("a pod with one alternative without a NodePool wants no node of ours", "state/unplaceable.py", "return all(each.optional", "return any(each.optional", POD_TESTS),
     _break("the oldest pod of a DaemonSet speaks for it", DAEMONS, "_age_key(pod) >= _age_key(newest)", "_age_key(pod) <= _age_key(newest)", POOL_TESTS),
     _break("the lightest NodePool comes first", POOLS, "-pool.weight", "pool.weight", POOL_TESTS),
     _break("a NodePool with replicas grows for pods", POOLS, "pool.spec.replicas is None and pool", "pool", POOL_TESTS),
-    _break("an answer of the provider is kept for longer than its time", TYPES, "at - known.at >= keep_seconds", "at - known.at > keep_seconds", "unit/state/test_instance_types.py"),
+    _break("an answer of the provider is kept for longer than its time", TYPES, "at - answer.at >= keep_seconds", "at - answer.at > keep_seconds", "unit/state/test_instance_types.py"),
     _break("a failure of the provider takes the prices of machines away", TYPES, "prices=prices, flaw=flaw, failed=True", "flaw=flaw, failed=True", "unit/state/test_instance_types.py"),
-    _break("a judgement of pods is still used at the instant it ends", "state/protections.py", "known.until <= now)", "known.until < now)", "unit/controllers/test_pod_protections.py"),
+    _break("a judgement of pods is still used at the instant it ends", "state/protections.py", "judgement.until <= now)", "judgement.until < now)", "unit/controllers/test_pod_protections.py"),
     _break("a place is sought for pods with two PodDisruptionBudgets", "state/protections.py", "keeps=several or any(", "keeps=any(", POD_TESTS),
     _break("the sum of limits counts the pods themselves", "state/pod_sums.py", "limits - ONE_POD", "limits", "unit/controllers/test_object_metrics.py", "unit/controllers/test_cluster_metrics.py"),
     # -- planning: nodes
+    _break("a pending pod holds consolidation back for ever", PENDING, " and now < pod.created + LONGEST_BOOT\n", "\n", PENDING_TESTS),
+    _break("an empty node goes although a pending pod could use it", PENDING, "    if pods := pending.by_node.get(candidate.node):", "    if pods := ():", PENDING_TESTS),
     _break("critical pods are evicted first", DRAIN, "2 * pod.critical", "2 * (not pod.critical)", "unit/planning/test_drain.py"),
     _break("pods that tolerate the disrupted taint are drained", DRAIN, "pod.owner & Owner.NODE or pod.tolerates_disrupted", "pod.owner & Owner.NODE", "unit/planning/test_drain.py"),
     _break("a pod is not yet stuck at the end of its time", DRAIN, "now >= _stuck_at(", "now > _stuck_at(", "unit/planning/test_drain.py"),
@@ -261,12 +279,60 @@ MUTANTS = (
     _break("two nodes become one of the type of the more expensive one", REPLACING, "min(same)) if same", "max(same)) if same", REPLACING_TESTS),
     _break("consolidation takes the room of pods that need a place anyway", REPLACING, "if (crowded := crowded_out(board, solution)) is not None:", "if False:", REPLACING_TESTS),
     _break("the node that saves least comes first", CONSOLIDATION, "key=lambda each: (-each.savings_ratio", "key=lambda each: (each.savings_ratio", "unit/planning/disruption/test_consolidation.py"),
-    _break("a Balanced NodePool refuses a move that is worth exactly half", "planning/disruption/balance.py", "if score < _LEAST_SCORE:", "if score <= _LEAST_SCORE:", "unit/planning/disruption/test_balance.py"),
-    _break("a Balanced NodePool counts the savings of other NodePools", "planning/disruption/balance.py", "move.savings * share", "move.savings", "unit/planning/disruption/test_balance.py"),
+    _break("a Balanced NodePool refuses a move that is worth exactly half", "planning/disruption/worth.py", "if score < (least :=", "if score <= (least :=", "unit/planning/disruption/test_worth.py"),
+    _break("a Balanced NodePool counts the savings of other NodePools", "planning/disruption/worth.py", "move.savings * share", "move.savings", "unit/planning/disruption/test_worth.py"),
     _break("a back-off is not over at its end", BACKOFF, "if left.until > now}", "if left.until >= now}", "unit/planning/disruption/test_backoff.py"),
     _break("a back-off never grows", BACKOFF, "else before.times + 1", "else before.times", "unit/planning/disruption/test_backoff.py"),
     _break("a pod that waits after the watched time starts a back-off", BACKOFF, "if self._watched.pop(kind, now) <= now:", "if self._watched.pop(kind, None) is None:", "unit/planning/disruption/test_backoff.py"),
     _break("a drifted node starts a back-off of consolidation", BACKOFF, "if command.reason in CONSOLIDATION:", "if True:", "unit/planning/disruption/test_backoff.py"),
+    _break("a node for other pods is charged to a command", ACCOUNTS, "(size - excused) / whole", "1.0", ACCOUNT_TESTS),
+    _break("pods from outside excuse nothing", ACCOUNTS, "excused = min(size, account.outside)", "excused = 0.0", ACCOUNT_TESTS),
+    _break("pods from outside excuse several nodes", ACCOUNTS, "account.outside -= excused", "pass", ACCOUNT_TESTS),
+    _break("a successor counts as a pod from outside", ACCOUNTS, " and pod.uid not in self._successors", "", ACCOUNT_TESTS),
+    _break("a node that a later command removes is not charged", ACCOUNTS, "            self._settle(claim, now, removed=True)\n            return", "            self._settle(claim, now, removed=True)", ACCOUNT_TESTS),
+    _break("a command that is given up saves its nodes", ACCOUNTS, "self._settle(claim, now, removed=False)", "self._settle(claim, now, removed=True)", ACCOUNT_TESTS),
+    _break("an account is closed with the first node", ACCOUNTS, "if not account.standing:", "if True:", ACCOUNT_TESTS),
+    _break("an account is closed at once", ACCOUNTS, "account.ended_at + WATCHED <= now", "account.ended_at <= now", ACCOUNT_TESTS),
+    _break("a pod that is moved after more than an hour counts again", ACCOUNTS, "before.account is not None and now - before.moved_at <= AGAIN_WITHIN", "before.account is not None", ACCOUNT_TESTS),
+    _break("a command is judged twice", ACCOUNTS, "account.is_judged = True", "pass", ACCOUNT_TESTS),
+    _break("a command that moved no pods is judged", ACCOUNTS, "(is_final and account.moved)", "is_final", ACCOUNT_TESTS),
+    _break("half of the promise is not enough", SAVINGS, "if 2 * sums.realised >= sums.promised:", "if 2 * sums.realised > sums.promised:", ACCOUNT_TESTS),
+    _break("a back-off of savings never grows", SAVINGS, "known.backoff.times + 1", "known.backoff.times", ACCOUNT_TESTS),
+    _break("a command from before prolongs the back-off", SAVINGS, " or (known is not None and now < known.backoff.until)", "", ACCOUNT_TESTS),
+    _break("pods that come and go reset a pool", SAVINGS, "watched.changes[kind] += size", "watched.changes[kind] += abs(size)", ACCOUNT_TESTS),
+    _break("growth cancels shrinking", SAVINGS, "sum(map(abs, self.changes.values()))", "abs(sum(self.changes.values()))", ACCOUNT_TESTS),
+    _break("a back-off of savings keeps empty nodes", SAVINGS, "if backoff is None or not candidate.pods:", "if backoff is None:", ACCOUNT_TESTS),
+    # -- plans that hold: landing, waves, worth, spare room
+    _break("a move whose pods find no room is started", LANDING, "turns[pod.uid] == _MOST_WAVES:\n            return pod", "turns[pod.uid] == _MOST_WAVES:\n            return ()", LANDING_TESTS),
+    _break("a pod without room goes later than the others", LANDING, "sorted(waves, reverse=True)", "sorted(waves)", LANDING_TESTS),
+    _break("pods that need a place anyway are forgotten", LANDING, "others=(*board.arriving, *board.owed)", "others=board.arriving", LANDING_TESTS),
+    _break("pods of the other commands of a pass are forgotten", LANDING, "others=(*board.arriving, *board.owed)", "others=board.owed", LANDING_TESTS),
+    _break("a pod without room in any case refuses a move", LANDING, "        homeless=_homeless(board.world, board.owed),\n", "", LANDING_TESTS),
+    _break("the node that goes counts as room", LANDING, "without=(*sorted(board.gone), *(each.node for each in move.candidates))", "without=tuple(sorted(board.gone))", LANDING_TESTS),
+    _break("a replacement is no room", LANDING, "coming=(*board.coming, *replacement_nodes(board, move.replacements))", "coming=board.coming", LANDING_TESTS),
+    _break("a set keeps the node whose pod finds no room", LANDING, "if all(pod.ref != why.pod for pod in each.pods)]", "]", LANDING_TESTS),
+    _break("the last look ignores the waves", LANDING, "turns = {uid: len(waves) - number for", "turns = {uid: 0 for", LANDING_TESTS),
+    _break("savings have no unit", LANDING, "would save ${price_text(savings)}/h", "would save {price_text(savings)}", LANDING_TESTS),
+    _break("drift has no waves", METHODS, "waves_of_replaced(before, each, new) if len(commands) < _WITH_WAVES else ()", "()", "unit/planning/disruption/test_methods.py"),
+    _break("all drifted nodes of a pass are checked for waves", METHODS, "_WITH_WAVES: Final = 20", "_WITH_WAVES: Final = 5000", "unit/planning/disruption/test_methods.py"),
+    _break("only one order is tried", ARRIVALS, "    yield ArrivalOrder((*others, *chain(*largest)), seed=seed)\n", "    return\n", LANDING_TESTS),
+    _break("a replacement may come in one zone only", ARRIVALS, "for type_, offer in cheapest)", "for type_, offer in cheapest[:1])", LANDING_TESTS),
+    _break("pods of StatefulSets arrive with the others", ARRIVALS, "return names.STATEFULSET_POD_LABEL in pod.labels", "return False", LANDING_TESTS),
+    _break("a replacement is modelled as its dearest type", ARRIVALS, "key=lambda way: (way[1].price, way[0].name))", "key=lambda way: (-way[1].price, way[0].name))", LANDING_TESTS),
+    _break("kube-scheduler prefers full nodes", FAST_LANDING, "cpu = max(0, free_cpu) * 100 // all_cpu", "cpu = 100 - max(0, free_cpu) * 100 // all_cpu", LANDING_TESTS),
+    _break("a pod is tried once", FAST_LANDING, "while waiting and len(waiting) < before:", "if waiting:", LANDING_TESTS),
+    _break("waves never end", WAVES, "        if now >= progress.ends_at:\n            return True\n", "", WAVE_TESTS),
+    _break("a wave ends before its pods are evicted", WAVES, "            return False\n        if all(self._bound", "            pass\n        if all(self._bound", WAVE_TESTS),
+    _break("a workload that became smaller stops the drain", WAVES, "return now >= progress.gone_at + WITHOUT_SUCCESSOR", "return False", WAVE_TESTS),
+    _break("a pending successor has landed", WAVES, "return bool(pod.node_name) and pod.active", "return pod.active", WAVE_TESTS),
+    _break("a new leader forgets the pods that are terminating", WAVES, "expected = {kind: self._bound[kind] + owed[kind] for", "expected = {kind: self._bound[kind] for", WAVE_TESTS),
+    _break("waves delay a node that goes before its replacement is there", WAVES, " or not all(map(self._is_initialized, record.replacements))", "", WAVE_TESTS),
+    _break("a pod that others crowd out gets no node of its own", SPARE, "together = _together(found, more)", "together = found", SPARE_TESTS),
+    _break("room to spare exceeds the limits", SPARE, " or not _within_limits(world, together)", "", SPARE_TESTS),
+    _break("a pod with spare room keeps its first place too", SPARE, "pods=tuple(uid for uid in claim.pods if uid not in moved)", "pods=claim.pods", SPARE_TESTS),
+    _break("a move may disrupt any part of a pool for little", WORTH, "_LEAST: Final = 0.25", "_LEAST: Final = 0.0", WORTH_TESTS),
+    _break("a pool that is not Balanced asks for a half", WORTH, "_BALANCED if balanced else _LEAST", "_BALANCED", WORTH_TESTS),
+    _break("what a move saves beyond its cost ignores the cost", WORTH, "return move.savings - _LEAST * asked", "return move.savings", "unit/planning/disruption/test_worth.py", "unit/planning/disruption/test_consolidation.py"),
     # -- planning: validation and records
     _break("a new node with the name of a candidate is disrupted for it", VALIDATION, " and new.claim_uid == old.claim_uid", "", VALIDATION_TESTS),
     _break("a replacement is started with types that are no longer cheaper", VALIDATION, "if set(planned.types) <= set(found.types)", "if set(planned.types) & set(found.types)", VALIDATION_TESTS),

@@ -15,13 +15,13 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Reason
-from dovetail.planning.disruption.balance import unbalanced
 from dovetail.planning.disruption.board import Candidate, DisruptionBoard, Method, RemainingBudgets
 from dovetail.planning.disruption.commands import Command, with_final_landing
 from dovetail.planning.disruption.consolidation import in_order, multi, single
 from dovetail.planning.disruption.methods import _METHODS, _Pass, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, decide
 from dovetail.planning.disruption.validation import RejectionCause, validated
+from dovetail.planning.disruption.worth import gain, not_worth_it
 from dovetail.scheduling import reference
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.fast.bounds import witness
@@ -249,14 +249,14 @@ def test_every_node_is_looked_at_and_the_best_comes_first(first: int) -> None:
 
 def wanted(board: DisruptionBoard, candidates: Sequence[Candidate], rules: ConsolidationOptions) -> Move | None:
     decided = decide(board, candidates, rules)
-    return decided if isinstance(decided, Move) and unbalanced(decided, board.pools) is None else None
+    return decided if isinstance(decided, Move) and not_worth_it(decided, board.pools) is None else None
 
 
 # -- (d): sets ---------------------------------------------------------------------------------------------------------
 
 
-def prefix_savings(board: DisruptionBoard, rules: ConsolidationOptions) -> int | None:
-    """What upstream's search saves: by halves, the longest prefix of the first hundred (02 §7.8)."""
+def prefix_gain(board: DisruptionBoard, rules: ConsolidationOptions) -> float | None:
+    """What upstream's search gains: by halves, the longest prefix of the first hundred (02 §7.8)."""
     budgets = RemainingBudgets(board, Reason.UNDERUTILIZED)
     movable = (each for each in in_order(board.of(Reason.UNDERUTILIZED)) if not each.unmovable)
     order = [each for each in movable if budgets.take(each)][:100]
@@ -267,27 +267,27 @@ def prefix_savings(board: DisruptionBoard, rules: ConsolidationOptions) -> int |
         if move is None:
             high = middle - 1
         else:
-            best, low = move.savings, middle + 1
+            best, low = gain(move, board.pools), middle + 1
     return best
 
 
 @pytest.mark.parametrize("first", _CHUNKS)
-def test_sets_save_no_less_than_the_longest_prefix_and_keep_within_budgets(first: int) -> None:
+def test_sets_gain_no_less_than_the_longest_prefix_and_keep_within_budgets(first: int) -> None:
     for seed, cluster in clusters(first):
-        least = prefix_savings(cluster.board, cluster.rules)
+        least = prefix_gain(cluster.board, cluster.rules)
         move = multi(cluster.board, cluster.rules, always)
         if move is not None:
             assert RemainingBudgets(cluster.board, Reason.UNDERUTILIZED).within(move.candidates), f"seed {seed}"
         if least is not None:
             assert move is not None, f"seed {seed}"
-            assert move.savings >= least, f"seed {seed}"
+            assert gain(move, cluster.board.pools) >= least, f"seed {seed}"
 
 
 def test_sets_are_found_that_are_no_prefix() -> None:
     more = 0
     for cluster in map(random_cluster, range(200)):
-        least, move = prefix_savings(cluster.board, cluster.rules), multi(cluster.board, cluster.rules, always)
-        more += move is not None and (least is None or move.savings > least)
+        least, move = prefix_gain(cluster.board, cluster.rules), multi(cluster.board, cluster.rules, always)
+        more += move is not None and (least is None or gain(move, cluster.board.pools) > least)
     assert more > 3
 
 

@@ -178,8 +178,8 @@ def test_the_sentence_names_the_pods_the_room_and_the_price() -> None:
         price=210_000_000,
     )
     assert str(found) == (
-        "3 pods like default/web-0 need 2 cpu and 1Gi memory each; only one fits elsewhere; the cheapest type that "
-        "would take what is left over, large, costs 0.23, not less than 0.21"
+        "3 pods like default/web-0 need 2 cpu and 1Gi memory each; only one fits elsewhere; the cheapest new node "
+        "for the rest (large, $0.23/h) is no cheaper than what it replaces ($0.21/h)"
     )
 
 

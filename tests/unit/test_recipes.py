@@ -268,8 +268,8 @@ def test_a_new_reason_is_acted_on_budgeted_and_shown(tmp_path: Path) -> None:
 
     (row,) = (each for each in found["board"]["rows"] if each["name"] == node)
     assert row["wanted"] == ["Retired"]
-    assert row["stuck"][0] == "Retired"
-    assert row["stuck"][1] is not None
+    assert (row["stuck"], row["waiting"][0], row["rule"]) == (None, "Retired", "budget")
+    assert row["waiting"][1] is not None
     assert "Retired" in [lane["reason"] for lane in found["board"]["pools"][0]["lanes"]]
 
     metrics = found["metrics"]

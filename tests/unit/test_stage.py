@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.stage import gives, stage
+from tests.harness.stage import PARAMETER, gives, real_time, stage
 
 TURNS: list[int] = []
 
@@ -50,6 +50,27 @@ async def test_the_marker_of_a_test_adds_options(clock: int, request: pytest.Fix
 @stage(play, "fancy")
 async def test_arguments_after_the_stage_reach_it(setting: str) -> None:
     assert setting == "fancy"
+
+
+@pytest.mark.parametrize(("word", "letter"), [("one", "o"), ("two", "t")])
+@stage(word=PARAMETER)
+async def test_a_stage_may_read_parameters_that_its_test_does_not_take(setting: str, letter: str) -> None:
+    assert setting[0] == letter
+
+
+@stage(word=PARAMETER)
+async def test_a_stage_may_read_fixtures(setting: Path, tmp_path: Path) -> None:
+    assert setting == tmp_path / "word"
+
+
+@pytest.fixture
+def word(tmp_path: Path) -> Path:
+    return tmp_path / "word"
+
+
+@stage(real_time)
+async def test_real_time_gives_a_loop_and_nothing_else() -> None:
+    await asyncio.sleep(0)
 
 
 @stage(other)

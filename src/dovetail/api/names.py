@@ -40,6 +40,7 @@ REGION_LABEL: Final = "topology.kubernetes.io/region"
 ARCH_LABEL: Final = "kubernetes.io/arch"
 OS_LABEL: Final = "kubernetes.io/os"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+STATEFULSET_POD_LABEL: Final = "statefulset.kubernetes.io/pod-name"  # on each pod of a StatefulSet
 WINDOWS_BUILD_LABEL: Final = "node.kubernetes.io/windows-build"
 EXCLUDE_BALANCERS_LABEL: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
 
@@ -247,6 +248,8 @@ class EventReason(StrEnum):
     UNCONSOLIDATABLE = "Unconsolidatable"
     CONSOLIDATION_CANDIDATE = "ConsolidationCandidate"
     CONSOLIDATION_REJECTED = "ConsolidationRejected"
+    CONSOLIDATION_FINISHED = "ConsolidationFinished"  # ours: what a command promised, and what came of it
+    CONSOLIDATION_BACKOFF = "ConsolidationBackoff"  # ours: a NodePool whose commands save too little waits
     # Protection of pods
     INVALID_DO_NOT_DISRUPT = "InvalidDoNotDisrupt"  # R2's table; upstream appends "Annotation"
     DO_NOT_DISRUPT_UNTIL = "DoNotDisruptUntil"  # R3

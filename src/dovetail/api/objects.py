@@ -319,6 +319,16 @@ class CronJob(ApiObject, frozen=True):
     spec: CronJobSpec = CronJobSpec()
 
 
+# The versions and kinds of objects that are a pod, or have a template of pods.
+KINDS_WITH_PODS = frozenset(
+    {
+        *(("v1", kind) for kind in ("Pod", "PodTemplate", "ReplicationController")),
+        *(("apps/v1", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")),
+        *(("batch/v1", kind) for kind in ("Job", "CronJob")),
+    }
+)
+
+
 class LeaseSpec(Wire, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

@@ -130,6 +130,7 @@ class SchedulingPodSpec(PodSpec, frozen=True):
     overhead: Quantities = msgspec.field(default_factory=dict)
     host_network: bool = False
     resource_claims: tuple[ResourceClaim, ...] = ()
+    scheduler_name: str = ""
 
 
 class PodCondition(ConditionStatus, frozen=True):
@@ -159,3 +160,27 @@ class DaemonSetSpec(Wire, frozen=True):
 
 class DaemonSet(ApiObject, frozen=True):
     spec: DaemonSetSpec = DaemonSetSpec()
+
+
+class LabelsSelectorSpec(Wire, frozen=True):
+    """Of Services and ReplicationControllers, whose selectors are plain labels."""
+
+    selector: dict[str, str] | None = None
+
+
+class Service(ApiObject, frozen=True):
+    spec: LabelsSelectorSpec = LabelsSelectorSpec()
+
+
+class ReplicationController(ApiObject, frozen=True):
+    spec: LabelsSelectorSpec = LabelsSelectorSpec()
+
+
+class ReplicaSetSpec(Wire, frozen=True):
+    selector: LabelSelector | None = None
+
+
+class ReplicaSet(ApiObject, frozen=True):
+    """A ReplicaSet or StatefulSet."""
+
+    spec: ReplicaSetSpec = ReplicaSetSpec()

@@ -129,6 +129,7 @@ RECORDED: Final[dict[tuple[str, str], type[Any]]] = {
     (_CORE, "Pod"): pod_specs.SchedulingPod,
     ("policy", "PodDisruptionBudget"): objects.PodDisruptionBudget,
     (_CORE, "Namespace"): objects.Namespace,
+    (_CORE, "Service"): pod_specs.Service,
     (_CORE, "PersistentVolumeClaim"): RecordedVolumeClaim,
     (_CORE, "PersistentVolume"): RecordedVolume,
     (_STORAGE, "StorageClass"): storage.StorageClass,
@@ -145,9 +146,7 @@ RECORDED: Final[dict[tuple[str, str], type[Any]]] = {
 ALSO: Final[dict[type[Any], type[Any]]] = {
     ObjectMeta: _fields(generate_name=str, deletion_grace_period_seconds=int),
     objects.NodeSpec: _fields(unschedulable=bool),
-    objects.PodSpec: _fields(
-        restart_policy=str, scheduler_name=str, preemption_policy=str, scheduling_gates=tuple[SchedulingGate, ...]
-    ),
+    objects.PodSpec: _fields(restart_policy=str, preemption_policy=str, scheduling_gates=tuple[SchedulingGate, ...]),
     objects.PodStatus: _fields(start_time=Instant, reason=str),
     objects.PodDisruptionBudgetStatus: _fields(observed_generation=int),
 }
@@ -169,4 +168,6 @@ ANNOTATIONS: Final = frozenset(
         "deployment.kubernetes.io/revision",
     }
 )
+# In dumps, on Nodes: the number of pods that `record --namespace` has left out.
+PODS_NOT_RECORDED: Final = "dovetail.dev/pods-not-recorded"
 ANNOTATION_DOMAINS: Final = (names.GROUP, names.KWOK_GROUP, "dovetail.dev")

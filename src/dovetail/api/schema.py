@@ -181,11 +181,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _inner(schema: Schema, name: str) -> Schema | None:
     """The schema of a field; None if there is no such field."""
-    known = schema.get("properties", {}).get(name)
-    if known is None:
+    field = schema.get("properties", {}).get(name)
+    if field is None:
         others = schema.get("additionalProperties")
-        known = others if isinstance(others, Mapping) else {} if others else None
-    inner: Schema | None = known
+        field = others if isinstance(others, Mapping) else {} if others else None
+    inner: Schema | None = field
     return inner
 
 

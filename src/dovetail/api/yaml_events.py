@@ -5,7 +5,8 @@ refused with their line, depth and alias expansion are bounded, and scalars are 
 that is go-yaml 2) reads them: `yes`, `on` and `y` are booleans, `0o17`, `017` and `1_000` are integers, `1e3` is a
 float, while timestamps and `22:30` stay strings.
 
-Merge keys (`<<: *base`) are supported: a mapping's own keys win, then earlier sources. Keys must be strings.
+Merge keys (`<<: *base`) are supported: a mapping's own keys win, then earlier sources. Keys become strings, as in
+Kubernetes: `9090:` is `"9090"`, `on:` is `"true"`. Null, lists and mappings are no keys.
 """
 
 import re
@@ -32,7 +33,6 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _DOTTED = re.compile(r"[A-Za-z_$][A-Za-z0-9_-]*")
 _TAG = "tag:yaml.org,2002:"
-_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "a boolean", type(None): "null"}
 
 
 class YamlError(Exception):
@@ -139,6 +139,17 @@ def _bad_tag(tag: str) -> YamlError:
     return YamlError(f"tag {shorten(tag.replace(_TAG, '!!'))} is not supported")
 
 
+def _key_text(value: object) -> str:
+    """A key that is no string, as the API machinery turns it into one."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 2**63 else repr(value)
+    raise YamlError(f"a key must be a string, not {'null' if value is None else 'a list or mapping'}")
+
+
 def _merge(target: dict[str, object]) -> None:
     """Copy the keys of the merge sources that the mapping does not have."""
     merged = target.pop("<<")
@@ -214,10 +225,10 @@ def _build(  # noqa: PLR0912, PLR0915
             elif kind is yaml.AliasEvent:
                 if event.anchor not in anchors:
                     raise YamlError(f"alias *{shorten(event.anchor)} has no anchor before it")
-                known = anchors[event.anchor]
-                if known is None:
+                anchored = anchors[event.anchor]
+                if anchored is None:
                     raise YamlError(f"alias *{shorten(event.anchor)} stands inside its own anchor")
-                value, size = known
+                value, size = anchored
                 nodes += size
                 aliased += size
                 if aliased > MAX_ALIASED_NODES:
@@ -231,9 +242,7 @@ def _build(  # noqa: PLR0912, PLR0915
                 key = None
             else:
                 if type(value) is not str:
-                    words = _WORDS.get(type(value), "a list or mapping")
-                    shown = f"{shorten(event.value)} reads as " if kind is scalar else ""
-                    raise YamlError(f"a key must be a string: {shown}{words} (quote it)")
+                    value = _key_text(value)
                 key = keys.setdefault(value, value)  # one string for the same key of 10,000 objects
                 if key in container:
                     raise YamlError(f"duplicate key {shorten(value)!r}")

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 import click
 
 from dovetail import __version__
-from dovetail.cli.common.process import fail
+from dovetail.cli.common.process import INTERRUPTED, fail
 
 # Name, module and the line that `dovetail --help` shows for it.
 _COMMANDS = {
@@ -74,4 +74,4 @@ def main() -> None:
     except OSError as error:  # a full disk, for example; click handles a closed pipe
         fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     except click.Abort:  # Ctrl-C
-        sys.exit(130)
+        fail("interrupted", code=INTERRUPTED)

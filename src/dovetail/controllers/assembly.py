@@ -8,10 +8,11 @@ from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import KeyedController
+from dovetail.controllers.disruption.accounts import DisruptionAccounts
 from dovetail.controllers.disruption.candidate_marks import CandidateMarks
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.engine import DisruptionController
-from dovetail.controllers.disruption.recheck import Recheck
+from dovetail.controllers.disruption.recheck import LandingCheck, Recheck
 from dovetail.controllers.disruption.reporter import DisruptionReporter
 from dovetail.controllers.disruption.strays import DisruptionStrays, FailedReplacements
 from dovetail.controllers.node.health import NodeHealth
@@ -44,6 +45,7 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.rules.budgets import BudgetSemantics
+from dovetail.runtime.compute import SerialCompute
 from dovetail.runtime.manager import Controller
 from dovetail.state.scheduling import SchedulingState
 
@@ -106,28 +108,34 @@ def all_controllers(
     ]
     if provisioning is not None:
         state = SchedulingState(cluster, pause=timedelta(seconds=timings.unlaunched_pause_seconds))
-        controllers.append(
-            Provisioner(cluster, state, types, creation, provisioning=provisioning, metrics=metrics, timings=timings)
+        provisioner = Provisioner(
+            cluster, state, types, creation, provisioning=provisioning, metrics=metrics, timings=timings
         )
+        controllers.append(provisioner)
         if disrupting is not None:
             counts, marks = DisruptionMetrics(metrics.registry), CandidateMarks(cluster)
-            recheck = Recheck(cluster, disrupting.reading)
+            accounts = DisruptionAccounts(cluster, counts)
+            provisioner.on_created(accounts.launched)
+            planner = DisruptionPlanner(options=provisioning.options, reading=disrupting.reading)
+            compute = SerialCompute(provisioning.compute)
+            recheck = Recheck(cluster, disrupting.reading, LandingCheck(cluster, state, planner, compute))
             commands = DisruptionCommands(cluster, state, creation, metrics, timings, recheck=recheck, counts=counts)
             disruption = DisruptionController(
                 cluster,
                 state,
                 types,
-                DisruptionPlanner(options=provisioning.options, reading=disrupting.reading),
+                planner,
                 commands,
                 condition_writers=condition_writers,
                 marks=marks,
+                accounts=accounts,
                 telling=DisruptionReporter(cluster, counts),
-                compute=provisioning.compute,
+                compute=compute,
                 rules=ConsolidationOptions(spot_to_spot=gates.spot_to_spot_consolidation),
                 timings=timings,
             )
             leftovers = (DisruptionStrays(cluster, state), FailedReplacements(cluster, commands, timings))
-            controllers += [commands, *leftovers, marks, disruption]
+            controllers += [commands, *leftovers, marks, accounts, disruption]
     if gates.static_capacity:
         controllers.append(StaticCapacity(cluster, creation, timings))
     if gates.node_repair:

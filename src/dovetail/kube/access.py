@@ -22,7 +22,17 @@ from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
-from dovetail.kube.kubeconfig import AuthProvider, Cluster, KubeConfigError, Section, User, choose
+from dovetail.kube.kubeconfig import (
+    AuthProvider,
+    Cluster,
+    ContextInfo,
+    KubeConfigError,
+    Section,
+    User,
+    choose,
+    context_names,
+    described,
+)
 from dovetail.kube.plugins import Credential, run_plugin
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -66,8 +76,8 @@ async def load(kubeconfig: str | None = None, context: str | None = None) -> Cli
     try:
         async with asyncio.timeout(LOAD_SECONDS):
             cluster, user = await asyncio.to_thread(choose, files, context) if files else _of_pod(source)
-            known = user.value.token or user.value.token_file or user.value.username  # as kubectl: these come first
-            plugin = None if known else user.value.exec
+            static = user.value.token or user.value.token_file or user.value.username  # as kubectl: these come first
+            plugin = None if static else user.value.exec
             given = await run_plugin(plugin, user, cluster) if plugin else Credential()
             return await asyncio.to_thread(_access, cluster, user, given)
     except TimeoutError:
@@ -75,6 +85,22 @@ async def load(kubeconfig: str | None = None, context: str | None = None) -> Cli
     except OSError as error:
         words = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         raise KubeConfigError(f"{source}: {words}") from None
+
+
+def context_info(kubeconfig: str | None = None, context: str | None = None) -> ContextInfo:
+    """The context that `load` uses. Raises KubeConfigError."""
+    files = _files(kubeconfig, context)
+    if files:
+        return described(files, context)
+    namespace = SERVICE_ACCOUNT / "namespace"
+    with suppress(OSError):
+        return ContextInfo("", "", namespace.read_text(encoding="utf-8").strip())
+    return ContextInfo("", "", "")
+
+
+def contexts(kubeconfig: str | None = None) -> list[str]:
+    """The names of the contexts in the files that `load` uses. Raises KubeConfigError."""
+    return context_names(_files(kubeconfig, None))
 
 
 def _files(kubeconfig: str | None, context: str | None) -> list[Path]:

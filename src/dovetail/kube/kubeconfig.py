@@ -85,6 +85,15 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 class _Context(msgspec.Struct, frozen=True):
     cluster: str | None = None
     user: str | None = None
+    namespace: str | None = None
+
+
+class ContextInfo(msgspec.Struct, frozen=True):
+    """A context and what it names. In a pod without kubeconfig the context and the cluster have no name."""
+
+    name: str
+    cluster: str
+    namespace: str
 
 
 class Section(msgspec.Struct, Generic[T], frozen=True):
@@ -128,11 +137,7 @@ class _KubeConfigFile(msgspec.Struct, frozen=True):
 def choose(paths: Sequence[Path], context: str | None) -> tuple[Section[Cluster], Section[User]]:
     """The cluster and user of the context, or of the current one. Raises KubeConfigError."""
     files = [_KubeConfigFile(path, _read(path)) for path in paths]
-    name = context or next((str(found) for file in files if (found := file.config.get("current-context"))), "")
-    if not name:
-        sources = ":".join(map(str, paths))
-        raise KubeConfigError(f"{sources}: no context is given and no current-context is set; use --context")
-    chosen = _named(files, "context", name, _Context)
+    _, chosen = _chosen(files, context)
     if not chosen.value.cluster:
         raise chosen.wrong("cluster is missing")
     cluster = _named(files, "cluster", chosen.value.cluster, Cluster)
@@ -143,13 +148,33 @@ def choose(paths: Sequence[Path], context: str | None) -> tuple[Section[Cluster]
     return cluster, _named(files, "user", chosen.value.user, User)
 
 
+def described(paths: Sequence[Path], context: str | None) -> ContextInfo:
+    """The context, or the current one. Raises KubeConfigError."""
+    name, chosen = _chosen([_KubeConfigFile(path, _read(path)) for path in paths], context)
+    return ContextInfo(name, chosen.value.cluster or "", chosen.value.namespace or "")
+
+
+def context_names(paths: Sequence[Path]) -> list[str]:
+    """The names of all contexts. Raises KubeConfigError."""
+    entries = [entry for path in paths for entry in _read(path).get("contexts") or ()]
+    return sorted({str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry})
+
+
+def _chosen(files: Sequence[_KubeConfigFile], context: str | None) -> tuple[str, Section[_Context]]:
+    name = context or next((str(current) for file in files if (current := file.config.get("current-context"))), "")
+    if not name:
+        sources = ":".join(str(file.path) for file in files)
+        raise KubeConfigError(f"{sources}: no context is given and no current-context is set; use --context")
+    return name, _named(files, "context", name, _Context)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         document = next(parse(path.read_bytes()), None)
     except OSError as error:
         raise KubeConfigError(f"{path}: {error.strerror or error}") from None
     except YamlError as error:
-        place = "".join(f"{word} {found}: " for word, found in (("line", error.line), ("field", error.field)) if found)
+        place = "".join(f"{word} {value}: " for word, value in (("line", error.line), ("field", error.field)) if value)
         raise KubeConfigError(f"{path}: {place}{error.message}") from None
     config = document.value if document else None
     if config is None:  # `kubectl config` begins with an empty file

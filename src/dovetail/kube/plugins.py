@@ -92,15 +92,15 @@ async def _output(plugin: ExecConfig, environment: dict[str, str], terminal: boo
 def _environment(plugin: ExecConfig, cluster: Section[Cluster], terminal: bool) -> dict[str, str]:
     spec: dict[str, Any] = {"interactive": terminal}
     if plugin.provide_cluster_info:
-        known = cluster.value
+        target = cluster.value
         cluster_info = {
-            "server": known.server,
-            "tls-server-name": known.tls_server_name,
-            "insecure-skip-tls-verify": known.insecure_skip_tls_verify,
+            "server": target.server,
+            "tls-server-name": target.tls_server_name,
+            "insecure-skip-tls-verify": target.insecure_skip_tls_verify,
             "certificate-authority-data": base64.b64encode(cluster.content("certificate-authority")).decode(),
-            "proxy-url": known.proxy_url,
-            "disable-compression": known.disable_compression,
-            "config": next((item.extension for item in known.extensions or () if item.name == f"{GROUP}/exec"), None),
+            "proxy-url": target.proxy_url,
+            "disable-compression": target.disable_compression,
+            "config": next((item.extension for item in target.extensions or () if item.name == f"{GROUP}/exec"), None),
         }
         spec["cluster"] = {key: value for key, value in cluster_info.items() if value}
     info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}

@@ -23,3 +23,5 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message: str | Sentence
     remedy: str = ""
     file: str = ""
+    line: int | msgspec.UnsetType = msgspec.UNSET
+    """In the file, from 1; only `lint` knows it."""

@@ -1,12 +1,13 @@
 """Makes a snapshot from documents. Reports the objects that no rule reads, and everything odd."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.api.misnamed import may_be_misnamed, misnamed_annotations
 from dovetail.api.schema import SchemaViolation, crd_schema, violations
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
@@ -54,7 +55,13 @@ class Intake(NamedTuple):
     unreadable: list[Document]
 
 
-def take_in(documents: Iterable[Document]) -> Intake:
+# What to write instead of a field that the API refuses: of the kind, the object and the violation.
+FieldRemedy = Callable[[str, Mapping[str, Any], SchemaViolation], str]
+
+
+def take_in(
+    documents: Iterable[Document], field_remedy: FieldRemedy = lambda _kind, _value, _violation: "correct it"
+) -> Intake:
     """Read the documents. One that cannot be read is a problem of its own; the others count."""
     shelves = _shelves()
     ignored: Counter[str] = Counter()
@@ -77,8 +84,10 @@ def take_in(documents: Iterable[Document]) -> Intake:
         meta = wire.metadata
         key = (meta.namespace or "default" if shelf.namespaced else "", meta.name)
         problems += _oddities(document, shelf, key)
+        if kind == "Pod" and may_be_misnamed(meta.annotations, meta.labels):
+            problems += _misnamed(Ref(kind, *key), document, meta)
         if kind in _CHECKED:
-            problems += _bad_fields(Ref(kind, *key), document, wire)
+            problems += _bad_fields(Ref(kind, *key), document, wire, field_remedy)
         shelf.records[key] = shelf.record_of(wire)
     for kind, count in sorted(ignored.items()):
         message = f"{count} {'object' if count == 1 else 'objects'} of a kind that no rule reads"
@@ -112,7 +121,23 @@ def _oddities(document: Document, shelf: _KindIntake, key: tuple[str, str]) -> I
         )
 
 
-def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Finding]:
+def _misnamed(object_: Ref, document: Document, meta: objects.ObjectMeta) -> Iterable[Finding]:
+    """Annotations that look like ours but that nothing reads. `lint` finds them in templates too."""
+    for found in misnamed_annotations(meta.annotations, meta.labels):
+        yield _problem(
+            Severity.WARNING,
+            found.rule,
+            object_,
+            f"metadata.{found.holder}[{shorten(found.key, 320)}]",
+            message=found.message,
+            remedy=found.remedy,
+            file=document.file,
+        )
+
+
+def _bad_fields(
+    name: Ref, document: Document, wire: objects.NodePool | objects.NodeClaim, field_remedy: FieldRemedy
+) -> Iterable[Finding]:
     """Fields that the rules read and the API refuses, without fields that our CRDs do not know."""
     if isinstance(wire, objects.NodeClaim):  # there may be thousands, with few different texts
         bad = _bad_texts(wire.spec.expire_after, wire.spec.termination_grace_period)
@@ -120,7 +145,7 @@ def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.
         bad = _violations(document.kind, plain_value(document).get("spec") or {})
     for violation in bad:
         message = f"{violation.message}; the API refuses it, and here it counts as not set or not to be read"
-        remedy = "correct it; `dovetail lint` says how"
+        remedy = field_remedy(document.kind, plain_value(document), violation)
         yield _problem(
             Severity.ERROR, "InvalidField", name, violation.field, message=message, remedy=remedy, file=document.file
         )
@@ -164,5 +189,7 @@ def _ref(document: Document) -> Ref:
     return Ref(document.kind, shorten(str(namespace or ""), 300), shorten(str(name or "?"), 300))
 
 
-def _problem(severity: Severity, rule: str, object_: Ref, field: str, **texts: str) -> Finding:
-    return Finding(severity=severity, rule=rule, object=object_, field=field, **texts)
+def _problem(
+    severity: Severity, rule: str, object_: Ref, field: str, *, message: str, remedy: str, file: str = ""
+) -> Finding:
+    return Finding(severity=severity, rule=rule, object=object_, field=field, message=message, remedy=remedy, file=file)

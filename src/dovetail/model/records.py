@@ -53,6 +53,7 @@ _OWNERS = {
     ("apps/v1", "StatefulSet"): Owner.STATEFULSET,
     ("v1", "Node"): Owner.NODE,
 }
+_SPREAD_OWNERS = frozenset({("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("v1", "ReplicationController")})
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -71,6 +72,7 @@ class PodScheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
     unscheduled: str = ""  # the reason of the condition PodScheduled, without a node
     nominated_node: str = ""  # where it goes after a preemption
     daemon_set: str = ""  # the UID of its DaemonSet
+    spread_owner: str = ""  # `ReplicaSet/web-5d8`: whose selector default spread constraints use, if there are any
     flaw: str = ""  # the limits that the spec exceeds; those parts are left out
 
 
@@ -93,6 +95,7 @@ class PodRecord(Record, frozen=True):
     volume_claims: tuple[str, ...] = ()  # the names of its PersistentVolumeClaims
     scheduling: PodScheduling | None = None  # None: not read
     scheduled_at: datetime | None = None  # the last transition of the condition PodScheduled
+    finalizers: tuple[str, ...] = ()  # of a terminating pod
 
     @property
     def object(self) -> Ref:
@@ -153,6 +156,13 @@ class NodeRecord(Record, frozen=True):
         return shared_ref("Node", "", self.name)
 
 
+class AwaitedReplacements(Record, frozen=True, rename="camel"):
+    """The part of the annotation of a command that rules read: what it waits for, and until when (R23)."""
+
+    deadline: objects.Instant
+    replacements: tuple[str, ...] = ()
+
+
 class ClaimRecord(Record, frozen=True):
     name: str
     uid: str
@@ -165,6 +175,8 @@ class ClaimRecord(Record, frozen=True):
     termination_timestamp: str | None
     last_pod_event_at: datetime | None
     conditions: Mapping[str, objects.Condition]
+    awaits: AwaitedReplacements | None = None
+    replacement: bool = False  # of a command
 
     @property
     def object(self) -> Ref:
@@ -220,9 +232,13 @@ class _SharedMapping(dict[str, str]):
 
 
 class PodInterner:
-    """Makes records, which share equal parts as long as one of them uses these."""
+    """Makes records, which share equal parts as long as one of them uses these.
 
-    def __init__(self) -> None:
+    `spread_by_default`: keep what decides which default spread constraints a pod gets. Fewer pods share parts then.
+    """
+
+    def __init__(self, *, spread_by_default: bool = False) -> None:
+        self._spread_by_default = spread_by_default
         # By the hash of the items: a key with the items would be larger than the mapping. A WeakValueDictionary is
         # several times slower if every pod has different labels.
         self._mappings: dict[int, ReferenceType[_SharedMapping]] = {}
@@ -265,6 +281,7 @@ class PodInterner:
             volume_claims=tuple(_volume_claims(pod)) if spec.volumes else (),
             scheduling=scheduling,
             scheduled_at=scheduled_at,
+            finalizers=tuple(map(intern, meta.finalizers)) if meta.deletion_timestamp is not None else (),
         )
 
     def _scheduling(self, pod: SchedulingPod) -> PodScheduling:
@@ -274,6 +291,8 @@ class PodInterner:
         unscheduled, nominated = ("", "") if spec.node_name else (_unscheduled(status), status.nominated_node_name)
         running = status.container_statuses or status.init_container_statuses
         resize = _resize(status) if running and _is_resizing(pod) else None
+        by_default = self._spread_by_default and not spec.topology_spread_constraints
+        owner = _spread_owner(pod.metadata.owner_references) if by_default else ""
         shared = msgspec.structs.replace(
             spec,
             node_name="",
@@ -282,19 +301,22 @@ class PodInterner:
             volumes=[],
             termination_grace_period_seconds=None,
             affinity=_of_any_node(spec.affinity) if daemon_set else spec.affinity,
+            scheduler_name=spec.scheduler_name if by_default else "",
         )
-        flaw, others = "", (unscheduled, nominated, daemon_set, resize)
+        flaw, others = "", (unscheduled, nominated, daemon_set, resize, owner)
         key = _AS_KEY.encode((shared, others))
-        known = self._schedulings.get(key)
-        if known is None and len(key) > UNCOUNTED_BYTES:
+        scheduling = self._schedulings.get(key)
+        if scheduling is None and len(key) > UNCOUNTED_BYTES:
             shared, flaw = within_limits(shared)
             if flaw:
                 key = _AS_KEY.encode((shared, others, flaw))
-                known = self._schedulings.get(key)
-        if known is None:
-            known = PodScheduling(shared, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, flaw)
-            self._schedulings[key] = known
-        return known
+                scheduling = self._schedulings.get(key)
+        if scheduling is None:
+            scheduling = PodScheduling(
+                shared, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, owner, flaw
+            )
+            self._schedulings[key] = scheduling
+        return scheduling
 
     def _shared(self, labels: dict[str, str]) -> Mapping[str, str]:
         if not labels:
@@ -302,9 +324,9 @@ class PodInterner:
         # The API server sorts the keys. A mapping in another order, or with a colliding hash, is not shared.
         key = hash(tuple(labels.items()))
         reference = self._mappings.get(key)
-        known = None if reference is None else reference()
-        if known is not None:
-            return known if known == labels else labels
+        shared = None if reference is None else reference()
+        if shared is not None:
+            return shared if shared == labels else labels
         made = _SharedMapping(labels)
         self._mappings[key] = ref(made)
         if len(self._mappings) > self._sweep_above:
@@ -313,13 +335,21 @@ class PodInterner:
 
     def _sweep(self) -> None:
         """Forgets mappings that no record uses. The table has to double before the next sweep, so sweeps are cheap."""
-        self._mappings = {key: found for key, found in self._mappings.items() if found() is not None}
+        self._mappings = {key: mapping for key, mapping in self._mappings.items() if mapping() is not None}
         self._sweep_above = _FEW_MAPPINGS + 2 * len(self._mappings)
 
     def _read(self, annotations: dict[str, str]) -> Mapping[str, str]:
         # Cut long texts to one character above the limit, which makes them invalid all the same.
         longest = limits.SCHEDULE + 1
         return self._shared({key: text[:longest] for key, text in annotations.items() if key in _POD_ANNOTATIONS})
+
+
+def _spread_owner(owners: Sequence[objects.OwnerReference]) -> str:
+    """The controller of the pod, if kube-scheduler reads the selectors of its kind."""
+    for owner in owners:
+        if owner.controller and (owner.api_version, owner.kind) in _SPREAD_OWNERS:
+            return f"{owner.kind}/{owner.name}"
+    return ""
 
 
 def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
@@ -416,7 +446,19 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
         termination_timestamp=meta.annotations.get(names.TERMINATION_TIMESTAMP),
         last_pod_event_at=_utc(status.last_pod_event_time),
         conditions={condition.type: condition for condition in status.conditions},
+        awaits=awaited_replacements(meta.annotations.get(names.DISRUPTION_COMMAND)),
+        replacement=names.REPLACEMENT_OF in meta.annotations,
     )
+
+
+def awaited_replacements(command: str | None) -> AwaitedReplacements | None:
+    """What the annotation of a command says, if it can be read."""
+    if command is None or len(command) > limits.COMMAND:
+        return None
+    try:
+        return msgspec.json.decode(command, type=AwaitedReplacements)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def pool_record(pool: objects.NodePool) -> PoolRecord:

@@ -46,9 +46,9 @@ def _term_counts(spec: SchedulingPodSpec) -> Iterator[int]:
     yield len(spec.node_selector) + len(spec.tolerations)
     for term in _node_terms(spec):
         yield 1 + len(term.match_expressions) + len(term.match_fields)
-    for each in _pod_terms(spec):
-        yield 1 + _size(each.label_selector) + _size(each.namespace_selector)
-        yield len(each.match_label_keys) + len(each.mismatch_label_keys)
+    for pod_term in _pod_terms(spec):
+        yield 1 + _size(pod_term.label_selector) + _size(pod_term.namespace_selector)
+        yield len(pod_term.match_label_keys) + len(pod_term.mismatch_label_keys)
     for constraint in spec.topology_spread_constraints:
         yield 1 + _size(constraint.label_selector) + len(constraint.match_label_keys)
 

@@ -254,11 +254,11 @@ def _read_offering(field: str, item: _OfferingItem) -> Offering:
     )
 
 
-def _check_definite(field: str, key: str, found: Sequence[NodeSelectorRequirement]) -> None:
+def _check_definite(field: str, key: str, requirements: Sequence[NodeSelectorRequirement]) -> None:
     """An offering has one zone and one capacity type, because the Node gets them as labels."""
-    if len(found) != 1 or found[0].operator != "In" or len(found[0].values) != 1:
+    if len(requirements) != 1 or requirements[0].operator != "In" or len(requirements[0].values) != 1:
         raise _ItemError(f"{field}: {key}", "wants to be given once, by In with one value")
-    _check_label_value(f"{field}: {key}", found[0].values[0])
+    _check_label_value(f"{field}: {key}", requirements[0].values[0])
 
 
 def _read_requirement(field: str, item: _RequirementItem) -> NodeSelectorRequirement:

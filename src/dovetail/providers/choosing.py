@@ -24,8 +24,8 @@ _NAMES_SHOWN = 5
 def by_key(entries: Iterable[NodeSelectorRequirement]) -> dict[str, list[NodeSelectorRequirement]]:
     """The requirements by label, under current names."""
     entries_by_key: dict[str, list[NodeSelectorRequirement]] = {}
-    for each in entries:
-        entries_by_key.setdefault(normalised(each.key), []).append(each)
+    for entry in entries:
+        entries_by_key.setdefault(normalised(entry.key), []).append(entry)
     return entries_by_key
 
 

@@ -22,7 +22,7 @@ class Notices:
 
     def dealt_with(self, notice: Interruption) -> None:
         """Forget this notice, but not a later one for the same key."""
-        self._pending = {key: found for key, found in self._pending.items() if found is not notice}
+        self._pending = {key: other for key, other in self._pending.items() if other is not notice}
 
     async def listen(self) -> AsyncGenerator[Interruption, None]:
         """All pending notices, oldest first, and then new ones; each once to this listener."""

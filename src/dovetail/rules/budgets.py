@@ -15,9 +15,18 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.reasons import DISRUPTION_REASONS, is_budgeted
 from dovetail.rules.states import IN_DISRUPTION, NodeState, state_of
 from dovetail.values.duration import DurationError, parse_budget_duration, shown
+from dovetail.values.mending import (
+    is_length_of,
+    is_unitless,
+    meant_duration,
+    meant_schedule,
+    over_midnight,
+    surplus_advice,
+)
 from dovetail.values.schedule.cron import CronError, parse_cron
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement
 from dovetail.values.schedule.window import Window
+from dovetail.values.spelling import meant_word
 from dovetail.values.timestamp import format_time
 
 # The reasons a budget can name (R28). Other reasons ignore budgets.
@@ -49,6 +58,8 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
     window: Window | None = None
     fault: str | None = None
     field: str = ""
+    remedy: str = ""
+    """What to write instead, if there is a fault."""
 
     def limit(self, nodes: int) -> int:
         """Percentages round up (R27)."""
@@ -88,9 +99,73 @@ def _read_budget(index: int, budget: objects.Budget) -> BudgetRule:
         except DurationError as error:
             fault, field = str(error), "duration"
     if fault is not None:
-        return BudgetRule(index=index, reasons=reasons, active=ALWAYS, fault=fault, field=field)
+        remedy = _remedy(field, budget)
+        return BudgetRule(index=index, reasons=reasons, active=ALWAYS, fault=fault, field=field, remedy=remedy)
     active = ALWAYS if window is None else window.instants
     return BudgetRule(index=index, count=count, percent=percent, reasons=reasons, active=active, window=window)
+
+
+def _remedy(field: str, budget: objects.Budget) -> str:
+    """What to write instead of a value that cannot be read (R29)."""
+    if field == "nodes":
+        return 'write a count such as "5" or a percentage up to "100%", in quotes'
+    if field == "reasons":
+        return _reasons_remedy(budget.reasons)
+    if field == "duration":
+        return budget_duration_remedy(budget.duration or "")
+    if budget.schedule is None:
+        return 'add a schedule, such as "0 22 * * *", or drop the duration for a budget that is always active'
+    if budget.duration is None:
+        if _is_every_minute(budget.schedule):
+            return f'drop the schedule: a budget without one is always active, as "{budget.schedule}" is meant to be'
+        return "add a duration, such as 8h, or drop the schedule for a budget that is always active"
+    return _schedule_remedy(budget.schedule, budget.duration)
+
+
+def _schedule_remedy(text: str, duration: str) -> str:
+    meant = meant_schedule(text)
+    if meant is None:
+        form = 'write five cron fields, such as "0 22 * * *" or "CRON_TZ=Europe/Berlin 0 22 * * 1-5"'
+        return surplus_advice([text]) + form
+    try:
+        span_ns = parse_budget_duration(meant_duration(duration) or duration)
+    except DurationError:
+        span_ns = None
+    if not is_length_of(span_ns, meant):
+        return over_midnight(meant, "duration")
+    return f'write "{meant.text}"' + (f", which opens it from {meant.hours}" if meant.hours else "")
+
+
+def budget_duration_remedy(text: str) -> str:
+    """What to write instead of a duration that a budget cannot have. Budgets do not accept seconds."""
+    near = meant_duration(text) or ""
+    try:
+        parse_budget_duration(near)
+    except DurationError:
+        number = text.strip()
+        if is_unitless(number):
+            return f"add the unit: {number}h or {number}m"
+        return "write whole hours and minutes, such as 8h or 1h30m"
+    return f"write {near}"
+
+
+def _is_every_minute(text: str) -> bool:
+    try:
+        return parse_cron(text).minutely
+    except CronError:
+        return False
+
+
+def meant_reason(name: str) -> str | None:
+    """The reason of R28 that was meant, or None."""
+    return FORMER_NAMES.get(name.lower()) or meant_word(name, [reason.value for reason in BUDGETED])
+
+
+def _reasons_remedy(reasons: Sequence[str]) -> str:
+    meant = [meant_reason(name) for name in reasons]
+    if None in meant or len(meant) > 10:
+        return f"name only {', '.join(reason.value for reason in BUDGETED)}"
+    return f"write reasons: [{', '.join(dict.fromkeys(filter(None, meant)))}]"
 
 
 # -- the limit --------------------------------------------------------------------------------------------------------
@@ -229,6 +304,8 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     allowed: int
     until: datetime | None  # when a budget window next changes the limit
     when: Instants  # when at least one disruption is allowed
+    fault: str = ""  # why the budget that binds cannot be read, so that it counts as 0 (R29)
+    busy: int = 0  # nodes that use it up
 
 
 def allowance(
@@ -251,6 +328,8 @@ def allowance(
         allowed=max(0, limit - busy),
         until=unchanged.until(now),
         when=complement(below[2]),
+        fault=next((budget.fault for budget in budgets if budget.index == binding and budget.fault), ""),
+        busy=busy,
     )
 
 
@@ -279,7 +358,7 @@ def budget_problems(
             object_,
             f"spec.disruption.budgets[{budget.index}].{budget.field}",
             f"{budget.fault}; this budget counts as 0 for {_named(budget.reasons)}",
-            "correct it; until then nothing is disrupted for these reasons",
+            budget.remedy,
             severity=Severity.ERROR,
         )
         for budget in budgets
@@ -301,12 +380,13 @@ def budget_problems(
     if differing is not None:
         reason, nodes, at = differing
         ours, theirs = (limit_at(budgets, reason, at, nodes, reading)[0] for reading in BudgetSemantics)
+        with_nodes = f"with {nodes} {'node' if nodes == 1 else 'nodes'}"
         problems.append(
             _problem(
                 EventReason.BUDGET_READING_DIFFERS,
                 object_,
                 "spec.disruption.budgets",
-                f"with {nodes} nodes the limit for {reason.value} is {ours} here but {theirs} in Karpenter"
+                f"{with_nodes} the limit for {reason.value} is {ours} here but {theirs} in Karpenter"
                 f"{'' if at == now else f' from {format_time(at)} on'}, "
                 "which applies a budget without reasons to every reason",
                 "give every budget its reasons, or run with --budget-reading=upstream",

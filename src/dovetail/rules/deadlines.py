@@ -79,7 +79,7 @@ def until_forced(verdict: Verdict, forced: ForcedDeletion, now: datetime) -> Ver
     """No protection counts once the pod is deleted for its node's deadline (R13, R17)."""
     if verdict.when is ALWAYS:
         return verdict
-    end = f"{verdict.message}; counts until {format_time(forced.at)}, for the deadline of its node"
+    end = f"{verdict.message}; honoured until {format_time(forced.at)}, when the deadline of its node overrides it"
     when = any_of([verdict.when, since(forced.at)])
     return judge(verdict.rule, verdict.object, when, now, allowed=end, blocked=end)
 

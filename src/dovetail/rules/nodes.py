@@ -24,10 +24,14 @@ CONSOLIDATION = frozenset(reason for reason, row in DISRUPTION_REASONS.items() i
 VALIDATION_SECONDS = 15.0
 USUAL_BOOT = timedelta(minutes=1)
 LONGEST_BOOT = timedelta(minutes=10)  # then the command is rolled back (R23)
+# A scale-out without a break holds consolidation back for no longer than this.
+LONGEST_SCALE_OUT = timedelta(minutes=30)
 LONGEST_GRACE_SECONDS = 8 * 86_400  # longer than any window (R11); a pod may request more than a datetime can represent
-_FORCEFUL = "expiration is forceful and does not ask"
+_CLAIMS_NAMED = 3
+_FORCEFUL = "not asked: expireAfter is forceful"
 _NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
 _NO_CLAIM = "no NodeClaim has its provider ID"
+_NOT_ASKED: Mapping[Reason, Verdict] = {}
 
 
 class PodsVerdict(msgspec.Struct, frozen=True):
@@ -47,6 +51,13 @@ class ReasonVerdict(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None
     when: Instants
     verdicts: tuple[Verdict, ...]
+
+
+class StartingNodes(msgspec.Struct, frozen=True):
+    """NodeClaims of a pool that are starting for pending pods, and until when they hold consolidation back."""
+
+    claims: tuple[str, ...]
+    until: datetime
 
 
 class OwnVerdicts(NamedTuple):
@@ -81,8 +92,13 @@ def judge_reason(
     pods: PodsVerdict,
     allowance: Allowance | None,
     own: OwnVerdicts | None = None,
+    starting: StartingNodes | None = None,
+    replacement: Verdict | None = None,
 ) -> ReasonVerdict:
-    """Evaluates every rule of the node for the reason, in the order of the Rule enum."""
+    """Evaluates every rule of the node for the reason, in the order of the Rule enum. `starting`: in its pool.
+
+    `replacement`: the verdict of the last rule, which takes a scheduling simulation; None: it was not asked.
+    """
     own = own or own_verdicts(member, pool, now)
     forced = when_forced(member, pool, reason)
     if forced.contains(now):
@@ -91,8 +107,10 @@ def judge_reason(
     else:
         verdicts = [
             *standing_rules(member, pool, reason, now, own),
+            *([_scale_out(member, starting, now)] if starting and reason is Reason.UNDERUTILIZED else []),
             pods_rule(member, reason, pods, now),
             budget_rule(member, reason, allowance, now),
+            *([] if replacement is None else [replacement]),
         ]
         when = together(verdicts)
         if forced is not NEVER:
@@ -116,11 +134,24 @@ def judge_reasons(
     allowances: Mapping[Reason, Allowance] | None,
     own: OwnVerdicts,
     reasons: Iterable[Reason] = BUDGETED,
+    replacements: Mapping[Reason, Verdict] = _NOT_ASKED,
+    starting: StartingNodes | None = None,
 ) -> list[ReasonVerdict]:
-    """The answers for the reasons, by default all that a budget can name. `allowances`: of the pool, if it is known."""
+    """The answers for the reasons, by default all that a budget can name.
+
+    `allowances` and `starting`: of the pool, if it is known.
+    """
     return [
         judge_reason(
-            member, pool, reason, now, pods=pods, allowance=None if allowances is None else allowances[reason], own=own
+            member,
+            pool,
+            reason,
+            now,
+            pods=pods,
+            allowance=None if allowances is None else allowances[reason],
+            own=own,
+            replacement=replacements.get(reason),
+            starting=starting,
         )
         for reason in reasons
     ]
@@ -255,14 +286,16 @@ def standing_rules(
 ) -> list[Verdict]:
     """The rules of the node itself for a graceful disruption."""
     own = own or own_verdicts(member, pool, now)
-    return [*own.standing, _nodepool(member, pool, reason), *([own.quiet] if reason in CONSOLIDATION else [])]
+    not_ready = _not_ready(member) if reason is Reason.UNDERUTILIZED else ()
+    quiet = [own.quiet] if reason in CONSOLIDATION else []
+    return [*own.standing, *not_ready, _nodepool(member, pool, reason), *quiet]
 
 
 def _initialized(member: ClusterNode) -> Verdict:
     if member.node is None:
         return refuse(Rule.INITIALIZED, member.object, "the NodeClaim has no Node")
     if not is_initialized(member):
-        return refuse(Rule.INITIALIZED, member.object, "the node is not initialized yet")
+        return refuse(Rule.INITIALIZED, member.object, "the node is not initialized yet", transient=True)
     return allow(Rule.INITIALIZED, member.object, "initialized")
 
 
@@ -271,6 +304,49 @@ def _deleting(member: ClusterNode, states: Collection[NodeState] = IN_DISRUPTION
     if state in states:
         return refuse(Rule.DELETING, member.object, f"already on its way out: {state} {MEANING[state]}")
     return allow(Rule.DELETING, member.object, "not being deleted")
+
+
+def _not_ready(member: ClusterNode) -> Iterator[Verdict]:
+    """Node repair takes care of a node that is not Ready. Pods are not moved from it to save something."""
+    if member.node is not None and not member.node.ready:
+        why = "the node is NotReady; node repair replaces it, not consolidation"
+        yield refuse(Rule.READY, member.object, why, transient=True)
+
+
+def starting_nodes(members: Sequence[ClusterNode], now: datetime) -> StartingNodes | None:
+    """The nodes of one pool that are starting, except replacements of commands.
+
+    A node counts from its launch, since launches may fail again and again, and for LONGEST_BOOT at most. In a pool in
+    which nodes have been starting without a break for LONGEST_SCALE_OUT, none counts.
+    """
+    starting = {
+        claim.name: claim.created_at
+        for member in members
+        if not is_initialized(member) and (claim := member.claim) is not None and not claim.replacement
+        if claim.provider_id and claim.deleted_at is None
+        if claim.created_at is not None and now < claim.created_at + LONGEST_BOOT
+    }
+    if not starting:
+        return None
+    began_at = min(starting.values())
+    claims = (member.claim for member in members if member.claim is not None and not member.claim.replacement)
+    boots = ((claim.true_since(ConditionType.INITIALIZED), claim.created_at) for claim in claims)
+    for up_at, created_at in sorted(((up, made) for up, made in boots if up and made), reverse=True):
+        if up_at < began_at:
+            break
+        began_at = min(began_at, created_at)
+    until = min(max(starting.values()) + LONGEST_BOOT, began_at + LONGEST_SCALE_OUT)
+    return StartingNodes(tuple(sorted(starting)), until) if now < until else None
+
+
+def _scale_out(member: ClusterNode, starting: StartingNodes, now: datetime) -> Verdict:
+    """Pending pods have not used the room of this node, or of the new ones, yet."""
+    claims = starting.claims
+    named = ", ".join(claims[:_CLAIMS_NAMED]) + (
+        f" and {more} more" if (more := len(claims) - _CLAIMS_NAMED) > 0 else ""
+    )
+    message = f"new nodes of its NodePool are starting for pending pods: {named}"
+    return judge(Rule.SCALE_OUT, member.object, since(starting.until), now, allowed=message, blocked=message)
 
 
 def _nodepool(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Verdict:
@@ -324,6 +400,10 @@ def pods_rule(member: ClusterNode, reason: Reason, pods: PodsVerdict, now: datet
     """Whether the pods allow the disruption, or the drain has a limit (R16)."""
     protected = len({verdict.object for verdict in pods.blockers})
     message = f"{protected} of its {pods.pods} pods {'is' if protected == 1 else 'are'} protected"
+    if pods.pods == 1:
+        message = f"its only pod is {'' if protected else 'not '}protected"
+    elif not protected:
+        message = f"none of its {pods.pods} pods is protected" if pods.pods else "it has no pods"
     grace_ns = drain_limit(member, reason)
     if grace_ns is not None:
         limit = f"the drain is limited by terminationGracePeriod {short_duration(grace_ns)}"
@@ -378,9 +458,25 @@ def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None
     """The budget of the reason, if the counts of the pool do not change (R25–R26)."""
     if allowance is None:
         return refuse(Rule.BUDGET, member.object, "no NodePool, so no budget")
-    by = "" if allowance.binding is None else f" by budgets[{allowance.binding}]"
-    message = f"{allowance.allowed} of {allowance.limit} left for {reason.value}{by}"
-    return judge(Rule.BUDGET, member.object, allowance.when, now, allowed=message, blocked=message)
+    index = None if allowance.binding is None else f"budgets[{allowance.binding}]"
+    left = f"{allowance.allowed} of {allowance.limit} left for {reason.value}{f' by {index}' if index else ''}"
+    if allowance.fault:
+        blocked = f"{index} of NodePool {member.pool} is invalid and counts as 0: {allowance.fault}"
+    elif allowance.limit == 0:
+        blocked = f"{index or 'the budget'} of NodePool {member.pool} allows 0 nodes for {reason.value} now"
+    else:
+        using = "1 node uses" if allowance.busy == 1 else f"{allowance.busy} nodes use"
+        blocked = f"{left}: {using} it up"
+    # A budget that is used up is free again when the disruptions end. One of 0 needs its window, or an edit.
+    return judge(
+        Rule.BUDGET,
+        member.object,
+        allowance.when,
+        now,
+        allowed=left,
+        blocked=blocked,
+        transient=allowance.limit > 0,
+    )
 
 
 def _forceful(member: ClusterNode) -> list[Verdict]:

@@ -150,4 +150,4 @@ class PdbIndex:
             return allow(rule, pod.object, f"{pdb.name} allows {allowed} more")
         never = never_allows(pdb, self.expected(pdb))
         why = f"{pdb.name} can never allow it: {never}" if never else f"{pdb.name} allows no disruption now"
-        return refuse(rule, pod.object, why)
+        return refuse(rule, pod.object, why, transient=never is None)

@@ -18,10 +18,19 @@ from dovetail.values.duration import (
     MICROSECOND,
     MINUTE,
     DurationError,
+    DurationTooLong,
     add,
     parse_duration,
     short_duration,
     shown,
+)
+from dovetail.values.mending import (
+    is_length_of,
+    is_unitless,
+    meant_duration,
+    meant_schedule,
+    over_midnight,
+    surplus_advice,
 )
 from dovetail.values.schedule.cron import Cron, CronError, parse_cron
 from dovetail.values.schedule.instants import complement, since
@@ -71,15 +80,39 @@ def _read_do_not_disrupt(value: str) -> DoNotDisrupt:
         if span_ns > 0:
             return DoNotDisrupt(protects=True, span_ns=span_ns)
         wrong = f"{shown(value)} is not a positive duration"
-    except DurationError as error:
+    except DurationTooLong as error:
         wrong = str(error)
+    except DurationError:
+        wrong = f'{shown(value)} is neither "true", "false" nor a duration such as "4h"'
     fault = AnnotationFault(
         names.EventReason.INVALID_DO_NOT_DISRUPT,
         names.DO_NOT_DISRUPT,
         f"{wrong}; the pod is protected indefinitely",
-        'write "true", "false" or a positive Go duration such as "4h"',
+        _do_not_disrupt_remedy(value),
     )
     return DoNotDisrupt(protects=True, span_ns=None, fault=fault)
+
+
+_YES = frozenset({"true", "yes", "y", "on", "enabled", "always", "t"})
+_NO = frozenset({"false", "no", "n", "off", "disabled", "none", "f", "", "0", "0s", "0m", "0h"})
+
+
+def _do_not_disrupt_remedy(value: str) -> str:
+    """What to write instead of a value that is not true, false or a positive duration."""
+    word = value.strip().strip("\"'")
+    if word.lower() in _YES:
+        return 'write "true", in lower case and in quotes'
+    if word.lower() in _NO:
+        return 'remove the annotation if the pod needs no protection, or give a positive duration such as "4h"'
+    if is_unitless(word):
+        return add_unit(word)
+    near = meant_duration(word)
+    return f'write "{near}"' if near else 'write "true", "false" or a positive Go duration such as "4h"'
+
+
+def add_unit(number: str) -> str:
+    """What to write instead of a number without a unit: nobody knows which one was meant."""
+    return f'add the unit: "{number}h", "{number}m" or "{number}s"'
 
 
 def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
@@ -169,7 +202,8 @@ def _read_schedule(kind: ScheduleKind, schedule: str | None, duration: str | Non
     texts, too_long = schedule.split(SEPARATOR, MAX_EXPRESSIONS), len(schedule) > limits.SCHEDULE
     if too_long or len(texts) > MAX_EXPRESSIONS:
         most = f"{limits.SCHEDULE} characters" if too_long else f"{MAX_EXPRESSIONS} expressions"
-        return PodSchedule(window=None, faults=(_no_schedule_left(kind, f"the schedule has more than {most}"),))
+        too_much = _no_schedule_left(kind, f"the schedule has more than {most}", _CRON_REMEDY)
+        return PodSchedule(window=None, faults=(too_much,))
     durations, faults = _durations(kind, duration, len(texts))
     expressions: list[tuple[Cron, int]] = []
     for text, span_ns in zip(texts, durations, strict=True):
@@ -177,15 +211,45 @@ def _read_schedule(kind: ScheduleKind, schedule: str | None, duration: str | Non
             expressions.append((parse_cron(text.strip()), span_ns))
         except CronError as error:
             if len(texts) == 1:
-                return PodSchedule(window=None, faults=(*faults, _no_schedule_left(kind, str(error))))
-            faults.append(_fault(kind.value[0], f"{error}; this expression is dropped", _CRON_REMEDY))
+                left = _no_schedule_left(kind, str(error), _schedule_remedy(kind, texts, duration))
+                return PodSchedule(window=None, faults=(*faults, left))
+            dropped = f"{error}; this expression is dropped"
+            faults.append(_fault(kind.value[0], dropped, _schedule_remedy(kind, texts, duration)))
     if not expressions:
-        faults.append(_no_schedule_left(kind, "no valid expression is left"))
+        left = _no_schedule_left(kind, "no valid expression is left", _schedule_remedy(kind, texts, duration))
+        faults.append(left)
         return PodSchedule(window=None, faults=tuple(faults))
     return PodSchedule(Window(expressions), tuple(expressions), tuple(faults))
 
 
 _CRON_REMEDY = "write five cron fields, optionally after CRON_TZ=Area/City, such as 0 2 * * 6"
+
+
+def _schedule_remedy(kind: ScheduleKind, texts: Sequence[str], duration: str | None) -> str:
+    """The whole value to write instead, if it is evident what was meant."""
+    meant = [meant_schedule(text) for text in texts]
+    if None in meant:
+        return surplus_advice(texts) + _CRON_REMEDY
+    written, spans = [], [_span(part) for part in (duration or "").split(SEPARATOR)]
+    spans = spans * len(texts) if len(spans) == 1 else spans
+    for schedule, span_ns in zip(filter(None, meant), spans, strict=False):
+        if not is_length_of(span_ns, schedule):
+            return over_midnight(schedule, kind.value[1], quote='"') if len(texts) == 1 else _CRON_REMEDY
+        written.append(schedule.text)
+    if len(written) < len(texts):
+        return _CRON_REMEDY
+    (first, *others) = filter(None, meant)
+    until = f", which opens it from {first.hours}" if first.hours and not others else ""
+    return f'write "{SEPARATOR.join(written)}"{until}'
+
+
+def _span(text: str) -> int | None:
+    try:
+        return parse_duration(meant_duration(text) or text.strip())
+    except DurationError:
+        return None
+
+
 _DURATION_REMEDY = "write a Go duration from 1m to 168h, or one for each expression separated by ;"
 
 
@@ -205,8 +269,18 @@ def _durations(kind: ScheduleKind, text: str | None, count: int) -> tuple[list[i
         span_ns, wrong = _duration(kind, part.strip())
         spans.append(span_ns)
         if wrong:
-            faults.append(_fault(kind.value[1], wrong, _DURATION_REMEDY))
+            faults.append(_fault(kind.value[1], wrong, _duration_remedy(parts)))
     return spans * count if len(parts) == 1 else spans, faults
+
+
+def _duration_remedy(parts: Sequence[str]) -> str:
+    """The whole value to write instead, if it is evident what was meant."""
+    if len(parts) == 1 and is_unitless(parts[0]):
+        return add_unit(parts[0].strip())
+    meant = [meant_duration(part) for part in parts]
+    if all(text is not None and SHORTEST <= parse_duration(text) <= LONGEST for text in meant):
+        return f'write "{SEPARATOR.join(filter(None, meant))}"'
+    return _DURATION_REMEDY
 
 
 def _duration(kind: ScheduleKind, text: str) -> tuple[int, str]:
@@ -225,9 +299,9 @@ def _fault(annotation: str, message: str, remedy: str) -> AnnotationFault:
     return AnnotationFault(names.EventReason.INVALID_DISRUPTION_SCHEDULE, annotation, message, remedy)
 
 
-def _no_schedule_left(kind: ScheduleKind, wrong: str) -> AnnotationFault:
+def _no_schedule_left(kind: ScheduleKind, wrong: str, remedy: str) -> AnnotationFault:
     outcome = "the pod can be disrupted at any time" if kind is ScheduleKind.ALLOW else "it blocks nothing"
-    return _fault(kind.value[0], f"{wrong}; {outcome}", _CRON_REMEDY)
+    return _fault(kind.value[0], f"{wrong}; {outcome}", remedy)
 
 
 def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:

@@ -26,10 +26,13 @@ class Rule(StrEnum):
     NODE_DO_NOT_DISRUPT = "node-do-not-disrupt"
     INITIALIZED = "initialized"
     DELETING = "deleting"
+    READY = "ready"
     NODEPOOL = "nodepool"
     CONSOLIDATE_AFTER = "consolidate-after"
+    SCALE_OUT = "scale-out"
     PODS = "pods"
     BUDGET = "budget"
+    REPLACEMENT = "replacement"
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -42,6 +45,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message: str
     when: Instants
     blockers: tuple["Verdict", ...] = ()
+    transient: bool = False
+    """What blocks ends without an edit, nobody knows when: a pod becomes ready, another disruption ends."""
 
 
 def judge(
@@ -53,6 +58,7 @@ def judge(
     allowed: str,
     blocked: str,
     blockers: tuple[Verdict, ...] = (),
+    transient: bool = False,
 ) -> Verdict:
     """The verdict of a rule that allows at the instants `when`."""
     holds = when.contains(now)
@@ -64,6 +70,7 @@ def judge(
         message=allowed if holds else blocked,
         when=when,
         blockers=blockers,
+        transient=transient and not holds,
     )
 
 
@@ -72,9 +79,11 @@ def allow(rule: Rule, object_: Ref, message: str, blockers: tuple[Verdict, ...] 
     return Verdict(rule=rule, object=object_, allowed=True, until=None, message=message, when=ALWAYS, blockers=blockers)
 
 
-def refuse(rule: Rule, object_: Ref, message: str) -> Verdict:
-    """A verdict that only an edit can turn into a permission."""
-    return Verdict(rule=rule, object=object_, allowed=False, until=None, message=message, when=NEVER)
+def refuse(rule: Rule, object_: Ref, message: str, *, transient: bool = False) -> Verdict:
+    """A verdict that time alone does not turn into a permission."""
+    return Verdict(
+        rule=rule, object=object_, allowed=False, until=None, message=message, when=NEVER, transient=transient
+    )
 
 
 def together(verdicts: Iterable[Verdict]) -> Instants:

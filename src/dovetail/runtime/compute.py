@@ -22,6 +22,18 @@ class ThreadCompute(Compute):
         return await asyncio.to_thread(function, *args, **kwargs)
 
 
+class SerialCompute(Compute):
+    """Runs one function at a time, for functions that share an object."""
+
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+        self._lock = asyncio.Lock()
+
+    async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        async with self._lock:
+            return await self._compute.run(function, *args, **kwargs)
+
+
 def space_collections() -> None:
     """Makes garbage collections short and full ones rare (08 §10.5). Call it before anything is read."""
     gc.set_threshold(*RARELY)

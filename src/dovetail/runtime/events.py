@@ -194,10 +194,10 @@ class EventRecorder:
         """Create the event or add it to its series. False: another process has sent it within its dedupe time."""
         body = event_body(event, at=at, instance=self._instance)
         key = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
-        known = self._series.get(key)
-        if known is not None:
+        series = self._series.get(key)
+        if series is not None:
             with suppress(NotFound):  # the server has dropped it
-                await self._add_to(key, body, known, at)
+                await self._add_to(key, body, series, at)
                 return True
         try:
             await self._api.write(Create(EVENTS, body, namespace=body["metadata"]["namespace"]))
@@ -211,18 +211,18 @@ class EventRecorder:
         # An empty patch returns the event, and needs no right beyond those for sending events.
         meta = body["metadata"]
         there = await self._api.write(Patch(EVENTS, meta["name"], {}, namespace=meta["namespace"]))
-        known = _series_of(there)
-        ours = known.last_at == at
-        if ours or (event.dedupe and (at - known.last_at).total_seconds() < event.dedupe_seconds):
-            self._keep(key, known)
+        series = _series_of(there)
+        ours = series.last_at == at
+        if ours or (event.dedupe and (at - series.last_at).total_seconds() < event.dedupe_seconds):
+            self._keep(key, series)
             return ours
-        await self._add_to(key, body, known, at)
+        await self._add_to(key, body, series, at)
         return True
 
-    async def _add_to(self, key: str, body: Body, known: _Series, at: datetime) -> None:
-        patch = {"series": {"count": known.count + 1, "lastObservedTime": micro_time(at)}}
+    async def _add_to(self, key: str, body: Body, series: _Series, at: datetime) -> None:
+        patch = {"series": {"count": series.count + 1, "lastObservedTime": micro_time(at)}}
         await self._api.write(Patch(EVENTS, body["metadata"]["name"], patch, namespace=body["metadata"]["namespace"]))
-        self._keep(key, _Series(known.count + 1, at))
+        self._keep(key, _Series(series.count + 1, at))
 
     def _keep(self, key: str, series: _Series) -> None:
         self._series.pop(key, None)

@@ -409,14 +409,14 @@ def _why_not_alone(rivals: Sequence[Lease]) -> str:
 
 
 async def _leases_named(api: KubeApi, name: str) -> list[Lease]:
-    found: list[Lease] = []
+    leases: list[Lease] = []
     continue_ = ""
     for _ in range(PAGES_AT_MOST):
         page = await api.list(LEASES, fields=f"metadata.name={name}", continue_=continue_)
-        found += [lease for lease in page.items if lease.metadata.name == name]
+        leases += [lease for lease in page.items if lease.metadata.name == name]
         continue_ = page.continue_
         if not continue_:
-            return found
+            return leases
     raise ApiError(f"the list of leases named {name} does not end")
 
 

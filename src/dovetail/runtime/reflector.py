@@ -123,17 +123,17 @@ ReflectorStep: TypeAlias = tuple[Iterable[Change[V]], ReflectorState[V]]
 
 
 def step(
-    state: ReflectorState[V], seen: ReflectorInput[T], known: Mapping[Key, StoredValue[V]], keep: Callable[[T], V]
+    state: ReflectorState[V], seen: ReflectorInput[T], stored: Mapping[Key, StoredValue[V]], keep: Callable[[T], V]
 ) -> ReflectorStep[V]:
     """The changes, and the next state. This is the whole protocol; the reflector only sends requests and waits.
 
-    The changes of a list are computed as they are read: `known` must not change before.
+    The changes of a list are computed as they are read: `stored` must not change before.
     """
     match state, seen:
         case Listing(), Page():
-            return _paged(state, seen, known, keep)
+            return _paged(state, seen, stored, keep)
         case Watching(), WatchEvent():
-            return _told(state, seen, known, keep)
+            return _told(state, seen, stored, keep)
         case Watching(), WatchEnded(in_vain=False):
             return [], Watching(state.resource_version)
         case Watching(), WatchEnded():
@@ -170,7 +170,7 @@ def _asked_to_wait(error: ApiError) -> float:
 
 
 def _paged(
-    state: Listing[V], page: Page[T], known: Mapping[Key, StoredValue[V]], keep: Callable[[T], V]
+    state: Listing[V], page: Page[T], stored: Mapping[Key, StoredValue[V]], keep: Callable[[T], V]
 ) -> ReflectorStep[V]:
     items: dict[Key, StoredValue[V]] = {}
     unread = [*state.unread, *page.unread]
@@ -193,64 +193,64 @@ def _paged(
     if now.continue_ and len(now.pages) < PAGES_AT_MOST:
         return [], now
     if now.continue_:
-        return step(state, ApiError(f"the list has more than {PAGES_AT_MOST} pages"), known, keep)
+        return step(state, ApiError(f"the list has more than {PAGES_AT_MOST} pages"), stored, keep)
     # The failures count until the first event: a list alone does not show that its version can be watched.
-    return _differences(now, known), Watching(now.resource_version, now.failures)
+    return _differences(now, stored), Watching(now.resource_version, now.failures)
 
 
-def _differences(listed: Listing[V], known: Mapping[Key, StoredValue[V]]) -> Iterator[Change[V]]:
-    """Unreadable objects, then deletions in the order of `known`, then the rest in the order of the list."""
+def _differences(listed: Listing[V], stored: Mapping[Key, StoredValue[V]]) -> Iterator[Change[V]]:
+    """Unreadable objects, then deletions in the order of `stored`, then the rest in the order of the list."""
     yield from listed.unread
     if listed.unnamed:
         yield UndecodableObject(f"{listed.unnamed} objects could not be decoded, nor their names")
     items = {key: new for page in listed.pages for key, new in page.items()}
     unread = {(unread.namespace, unread.name) for unread in listed.unread}
-    for key, old in known.items():
+    for key, old in stored.items():
         # An unreadable object is not gone. If its name is unreadable too, it may be any object that is absent.
         if key not in items and key not in unread and not listed.unnamed:
             yield Deleted(key, old)
     for key, new in items.items():
-        yield from _arrival(key, new, known, initial=listed.initial)
+        yield from _arrival(key, new, stored, initial=listed.initial)
     yield Synced(listed.resource_version)
 
 
 def _told(
-    state: Watching, event: WatchEvent[T], known: Mapping[Key, StoredValue[V]], keep: Callable[[T], V]
+    state: Watching, event: WatchEvent[T], stored: Mapping[Key, StoredValue[V]], keep: Callable[[T], V]
 ) -> ReflectorStep[V]:
     # Without a readable version the watch goes on from the last one; the event comes again, which does no harm.
     now = Watching(event.resource_version or state.resource_version)
     if event.type is EventType.BOOKMARK:
         return [], now
     if event.object is None:
-        return _told_unreadable(state, now, event, known)
+        return _told_unreadable(state, now, event, stored)
     key = _key(event.object)
     if event.type is EventType.DELETED:
-        old = known.get(key)
+        old = stored.get(key)
         gone = old is not None and old.uid == event.object.metadata.uid
         return ([Deleted(key, old)] if old is not None and gone else []), now
     new = _kept(event.object, keep)
     if isinstance(new, UndecodableObject):
         return [new], now
-    return list(_arrival(key, new, known)), now
+    return list(_arrival(key, new, stored)), now
 
 
 def _told_unreadable(
-    state: Watching, now: Watching, event: WatchEvent[T], known: Mapping[Key, StoredValue[V]]
+    state: Watching, now: Watching, event: WatchEvent[T], stored: Mapping[Key, StoredValue[V]]
 ) -> ReflectorStep[V]:
-    """The known object stays, unless it is deleted. Without a name, only a list shows which object was deleted."""
+    """The stored object stays, unless it is deleted. Without a name, only a list shows which object was deleted."""
     unread = event.unread or UndecodableObject(event.problem)
     if event.type is not EventType.DELETED:
         return [unread], now
     if event.unread is None:
         return [unread], _list_again(state.failures + 1)
     key = (event.unread.namespace, event.unread.name)
-    return [unread, *([Deleted(key, known[key])] if key in known else [])], now
+    return [unread, *([Deleted(key, stored[key])] if key in stored else [])], now
 
 
 def _arrival(
-    key: Key, new: StoredValue[V], known: Mapping[Key, StoredValue[V]], *, initial: bool = False
+    key: Key, new: StoredValue[V], stored: Mapping[Key, StoredValue[V]], *, initial: bool = False
 ) -> Iterator[Change[V]]:
-    old = known.get(key)
+    old = stored.get(key)
     if old is None:
         yield Added(key, new, initial)
     elif old.uid != new.uid:
@@ -400,8 +400,8 @@ class Reflector(Generic[T, V]):
             await self._clock.sleep(0)
 
     def _advance(self, state: ReflectorState[V], seen: ReflectorInput[T]) -> ReflectorState[V]:
-        found, then = self._step(state, seen)
-        changes = list(found)
+        computed, then = self._step(state, seen)
+        changes = list(computed)
         for change in changes:
             self._note(change)
         self.store.apply(*changes, version=then.resource_version if isinstance(then, Watching) else None)

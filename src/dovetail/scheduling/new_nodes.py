@@ -11,7 +11,7 @@ from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, conflict
 from dovetail.scheduling.placement import MachineType, NewClaim, NodeInfo, Offer, PodInfo, Pool, SchedulingOptions
 from dovetail.scheduling.refusals import PlacementDeferred, Refusal
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, of_labels, one_of
-from dovetail.scheduling.resources import NOTHING, Resources
+from dovetail.scheduling.resources import NOTHING, Resources, amount_text
 from dovetail.scheduling.topology import reach_of
 
 
@@ -54,6 +54,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     ports: HostPorts = NO_PORTS
     held: frozenset[str] = frozenset()
     min_values_relaxed: bool = False
+    beyond_limits: int = 0  # types that the limits of the pool rule out
+    limits: str = ""  # those limits, and what is in use
 
     @property
     def types(self) -> Iterator[MachineType]:
@@ -72,13 +74,36 @@ class Supply:
     def draft(self, placeholder: str) -> Draft:
         """A new node without pods. Raises Refusal if the pool has reached its limits."""
         if self._left.get(names.NODES_RESOURCE, 1) <= 0:
-            raise Refusal("its limit of nodes is reached")
+            raise Refusal(f"its limit of nodes is reached ({self._used(names.NODES_RESOURCE)})")
         options = [Option(each.daemons, tuple(filter(self._affordable, each.types))) for each in self._options]
         within = tuple(each for each in options if each.types)
+        limits = ", ".join(map(self._used, self._short()))
         if not within:
-            raise Refusal("its limits leave room for none of its instance types")
+            raise Refusal(f"its limits leave room for none of its instance types ({limits})")
         host = of_labels({names.HOSTNAME_LABEL: placeholder})
-        return Draft(pool=self.pool, requirements=self.pool.requirements & host, reach=self.reach, options=within)
+        return Draft(
+            pool=self.pool,
+            requirements=self.pool.requirements & host,
+            reach=self.reach,
+            options=within,
+            beyond_limits=sum(len(each.types) for each in self._options) - sum(len(each.types) for each in within),
+            limits=limits,
+        )
+
+    def _short(self) -> list[str]:
+        """The resources of which the limits leave too little for some type."""
+        largest = NOTHING
+        for type_ in (type_ for option in self._options for type_ in option.types):
+            largest |= type_.capacity
+        return [
+            name for name in sorted(self._left) if name != names.NODES_RESOURCE and largest[name] > self._left[name]
+        ]
+
+    def _used(self, name: str) -> str:
+        """`limits.cpu: 3 of 4 in use`."""
+        limit = self.pool.limits[name]
+        used, allowed = amount_text(name, limit - self._left[name]), amount_text(name, limit)
+        return f"limits.{name}: {used} of {allowed} in use"
 
     def opened(self, draft: Draft) -> None:
         """Take the node off the limits: it may become the largest of its types, resource by resource."""
@@ -104,6 +129,12 @@ def use_up(left: dict[str, int], capacity: Resources, nodes: int = 1) -> None:
     """Take nodes off the limits of a pool, or put them back; `nodes` is one of the limits (R34)."""
     for name in left:
         left[name] -= nodes * (1 if name == names.NODES_RESOURCE else capacity[name])
+
+
+def types_of(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> Iterable[MachineType]:
+    """In the order of the pool."""
+    named = set(claim.types)
+    return (type_ for type_ in types.get(claim.pool, ()) if type_.name in named)
 
 
 class Reservations:
@@ -149,6 +180,8 @@ def suitable(draft: Draft, requirements: Requirements, requested: Resources, por
         if types := tuple(type_ for type_, flaw in checked if not flaw):
             kept.append(Option(option.daemons, types))
     if not kept:
+        if draft.beyond_limits:
+            flaws[f"exceed its limits ({draft.limits})"] = draft.beyond_limits
         raise Refusal("of its instance types, " + ", ".join(f"{flaws[flaw]} {flaw}" for flaw in sorted(flaws)))
     return tuple(kept)
 

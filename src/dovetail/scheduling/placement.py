@@ -15,6 +15,7 @@ from dovetail.api.objects import LabelSelector, NodePool
 from dovetail.api.pod_specs import PodAffinityTerm, PreferredPods, SchedulingPod, TopologySpreadConstraint
 from dovetail.model.refs import Ref
 from dovetail.scheduling.daemons import Daemon
+from dovetail.scheduling.default_spread import DefaultSpread
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, host_ports
 from dovetail.scheduling.labels import normalised
 from dovetail.scheduling.node_affinity import ANYWHERE, ParsedNodeAffinity, read_node_affinity
@@ -150,15 +151,25 @@ def read_pod(
     volumes: PodVolumes = NO_VOLUMES,
     namespaces: Namespaces | None = None,
     origin: Origin = Origin.PENDING,
+    spread: DefaultSpread | None = None,
 ) -> PodInfo:
-    """Read a pod to place. Raises RequirementError and ResourceError."""
+    """Read a pod to place. `spread`: default constraints, for a pod without its own.
+
+    Raises RequirementError and ResourceError.
+    """
     meta, spec, known = pod.metadata, pod.spec, namespaces or {}
     affinity = read_node_affinity(spec)
     tolerations = frozenset(spec.tolerations)
     together, apart = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
+    constraints = [
+        (each, _selector(each.label_selector, meta.labels, each.match_label_keys))
+        for each in spec.topology_spread_constraints
+    ]
+    if spread is not None:
+        constraints = [(each, spread.selector) for each in spread.constraints]
     spreads = [
-        (constraint.when_unsatisfiable == "ScheduleAnyway", _spread(pod, constraint, affinity, tolerations))
-        for constraint in spec.topology_spread_constraints
+        (each.when_unsatisfiable == "ScheduleAnyway", _spread(pod, each, selector, affinity, tolerations))
+        for each, selector in constraints
     ]
     return PodInfo(
         uid=meta.uid,
@@ -223,7 +234,11 @@ def _heaviest(terms: Iterable[PreferredPods]) -> list[PodAffinityTerm]:
 
 
 def _spread(
-    pod: SchedulingPod, constraint: TopologySpreadConstraint, affinity: ParsedNodeAffinity, tolerations: Tolerations
+    pod: SchedulingPod,
+    constraint: TopologySpreadConstraint,
+    selector: Selector | None,
+    affinity: ParsedNodeAffinity,
+    tolerations: Tolerations,
 ) -> TopologyRule:
     """As in Kubernetes, a spread that honours taints ignores PreferNoSchedule."""
     honoured = tolerations | {SOFT_TAINTS_TOLERATED} if constraint.node_taints_policy == "Honor" else None
@@ -232,7 +247,7 @@ def _spread(
         kind=TopologyRuleKind.SPREAD,
         key=normalised(constraint.topology_key),
         namespaces=frozenset((pod.metadata.namespace or "default",)),
-        selector=_selector(constraint.label_selector, pod.metadata.labels, constraint.match_label_keys),
+        selector=selector,
         max_skew=constraint.max_skew,
         min_domains=constraint.min_domains,
         nodes=NodeFilter((NO_REQUIREMENTS,) if ignored else affinity.alternatives(), honoured),

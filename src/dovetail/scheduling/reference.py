@@ -7,6 +7,7 @@ uses this engine, for the reasons why pods cannot be placed.
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
+from dovetail.api import names
 from dovetail.scheduling.daemons import node_reserve
 from dovetail.scheduling.existing_nodes import ExistingNode, nodes_in_order
 from dovetail.scheduling.new_nodes import (
@@ -30,7 +31,15 @@ from dovetail.scheduling.placement import (
     TopologyRule,
     queue,
 )
-from dovetail.scheduling.refusals import PlacementDeferred, Refusal, check_ports, check_taints, pod_error, solution
+from dovetail.scheduling.refusals import (
+    OtherPoolWanted,
+    PlacementDeferred,
+    Refusal,
+    check_ports,
+    check_taints,
+    pod_error,
+    solution,
+)
 from dovetail.scheduling.relaxation import RelaxedRequest, wishes
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.topology import Topology
@@ -136,11 +145,14 @@ class Engine:
 
     def _alone(self, wish: RelaxedRequest, reasons: list[str]) -> bool:
         """On another new node. A pod that waits for a reservation of one pool does not go to the next pool."""
-        index = len(self._drafts)
+        index, not_wanted = len(self._drafts), 0
         for supply in self._supplies:
             try:
                 empty = supply.draft(f"new node {self._made + index + 1}")  # not a possible label value
                 draft = self._joined(empty, wish)
+            except OtherPoolWanted:
+                not_wanted += 1
+                continue
             except Refusal as refusal:
                 reasons.append(f"NodePool {supply.pool.name}: {refusal}")
                 continue
@@ -148,6 +160,9 @@ class Engine:
             self._settle(index, draft)
             supply.opened(draft)
             return True
+        if not_wanted:
+            pools = "1 other NodePool is" if not_wanted == 1 else f"{not_wanted} other NodePools are"
+            reasons.append(f"{pools} not what it asks for by {names.NODEPOOL_LABEL}")
         return False
 
     def _settle(self, index: int, draft: Draft) -> None:
@@ -161,7 +176,7 @@ class Engine:
         check_taints(wish, draft.pool.taints)
         check_ports(wish.pod.ports, draft.ports)
         if unmet := draft.requirements.incompatibility(wish.full, well_known):
-            raise Refusal(str(unmet))
+            raise OtherPoolWanted if unmet.key == names.NODEPOOL_LABEL else Refusal(str(unmet))
         node = draft.requirements & wish.full
         refusal = Refusal()
         for place in wish.pod.volumes.alternatives:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from dovetail.api import names, objects, pod_specs, storage
 from dovetail.model.records import PdbRecord, PodInterner, PodRecord, pdb_record, pool_record
 from dovetail.model.snapshot import ClusterNode, Snapshot, take_snapshot
+from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.scheduling.volumes import Storage
 from dovetail.state.derived import Derived
 from dovetail.state.instance_types import InstanceTypes
@@ -40,7 +41,8 @@ class ClusterState:
     """A store for each kind, indexes, and the joined nodes.
 
     `failed` is called with errors of subscribers and of derived values; without it, they are raised. `warn` is called
-    with lines for the log.
+    with lines for the log. `scheduler_profiles`: the configuration of kube-scheduler; only with default spread
+    constraints in it are there stores of Services and of the controllers of pods.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class ClusterState:
         *,
         failed: Callable[[str, Exception], object] | None = None,
         warn: Callable[[str], object] = lambda _: None,
+        scheduler_profiles: SchedulerProfiles | None = None,
     ) -> None:
         self._stores: dict[str, Store[Any]] = {}
         self._readings: dict[str, Projection] = {}
@@ -61,7 +64,10 @@ class ClusterState:
         self.node_class = node_class
         self.warn = warn
         self.failed = failed
-        self.pods: Store[PodRecord] = store("pods", pod_specs.SchedulingPod, PodInterner().watched_pod)
+        by_default = scheduler_profiles is not None and scheduler_profiles.any_constraints
+        self.scheduler_profiles = scheduler_profiles if by_default else None
+        pods = PodInterner(spread_by_default=by_default)
+        self.pods: Store[PodRecord] = store("pods", pod_specs.SchedulingPod, pods.watched_pod)
         self.nodes: Store[objects.Node] = store("nodes", objects.Node)
         self.claims: Store[objects.NodeClaim] = store(names.NODECLAIM_PLURAL, objects.NodeClaim)
         self.pools: Store[objects.NodePool] = store(names.NODEPOOL_PLURAL, objects.NodePool)
@@ -78,6 +84,11 @@ class ClusterState:
             "namespaces", objects.Namespace, lambda item: item.metadata.labels
         )
         self.daemon_sets: Store[pod_specs.DaemonSet] = store("daemonsets", pod_specs.DaemonSet)
+        if by_default:
+            store("services", pod_specs.Service)
+            store("replicasets", pod_specs.ReplicaSet)
+            store("statefulsets", pod_specs.ReplicaSet)
+            store("replicationcontrollers", pod_specs.ReplicationController)
         self.storage = Storage(by_key(self.stored_claims), by_name(self.volumes), by_name(self.storage_classes))
         self.pods_on = Index(self.pods, lambda pod: pod.node_name)
         self.nodes_with = Index(self.nodes, lambda node: node.spec.provider_id)
@@ -169,8 +180,8 @@ class ClusterState:
 
     def claim_of(self, node: objects.Node) -> objects.NodeClaim | None:
         """The claim of the node's instance; None if there are several (03 §10.2)."""
-        found = self.claims_of(node)
-        return found[0] if len(found) == 1 else None
+        claims = self.claims_of(node)
+        return claims[0] if len(claims) == 1 else None
 
     def consistent_claim_of(self, node: objects.Node) -> objects.NodeClaim | None:
         """Like `claim_of`, but raises InFlight while the store does not show our last write to the claim."""
@@ -185,8 +196,8 @@ class ClusterState:
 
     def node_of(self, claim: objects.NodeClaim) -> objects.Node | None:
         """The Node of the claim's instance; None if there are several."""
-        found = self.nodes_of(claim)
-        return found[0] if len(found) == 1 else None
+        nodes = self.nodes_of(claim)
+        return nodes[0] if len(nodes) == 1 else None
 
     def nodes_of(self, claim: objects.NodeClaim) -> list[objects.Node]:
         return self.nodes_with[claim.status.provider_id]

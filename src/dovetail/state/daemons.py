@@ -41,7 +41,7 @@ class SchedulingDaemons:
             self._sorted = tuple(sorted(daemons.values(), key=lambda daemon: daemon.name))
         return self._sorted
 
-    def _read(self, uid: str, known: Daemon | None) -> Daemon | None:
+    def _read(self, uid: str, previous: Daemon | None) -> Daemon | None:
         daemon_set, newest = self._sets.get(uid), self._newest.get(uid)
         if daemon_set is None:
             self._flaws.pop(uid, None)
@@ -57,7 +57,7 @@ class SchedulingDaemons:
         if flaw and self._flaws.get(uid) != flaw:
             self._warn(flaw)
         self._flaws[uid] = flaw
-        return known if known == daemon else daemon
+        return previous if previous == daemon else daemon
 
     # -- what changed -------------------------------------------------------------------------------------------------
 
@@ -103,9 +103,9 @@ class SchedulingDaemons:
 
     def _lead(self, uid: str, pod: PodRecord) -> None:
         """Most of the thousands of pods of a DaemonSet have the same spec."""
-        known = self._newest.get(uid)
+        previous = self._newest.get(uid)
         self._newest[uid] = pod
-        if known is None or known.scheduling is not pod.scheduling:
+        if previous is None or previous.scheduling is not pod.scheduling:
             self._daemons.touch(uid)
 
 

@@ -68,9 +68,9 @@ class Derived(Generic[K, V]):
         return self._shown
 
     def _refresh(self, key: K) -> None:
-        known = self._values.get(key)
+        previous = self._values.get(key)
         try:
-            value = self._make(key, known)
+            value = self._make(key, previous)
         except Exception as error:
             if self._failed is None:
                 raise
@@ -82,7 +82,7 @@ class Derived(Generic[K, V]):
         else:
             self._broken.discard(key)
         self._touched.pop(key, None)
-        if value is known:
+        if value is previous:
             return
         self._changed = True
         if value is None:

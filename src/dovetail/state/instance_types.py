@@ -76,10 +76,10 @@ class InstanceTypes:
 
     def is_due(self, pool: objects.NodePool, *, at: float, keep_seconds: float) -> bool:
         meta = pool.metadata
-        known = self._answers.get(meta.name)
-        if known is None or known.failed or not known.source or meta.name in self._stale:
+        answer = self._answers.get(meta.name)
+        if answer is None or answer.failed or not answer.source or meta.name in self._stale:
             return True
-        return (known.uid, known.generation) != (meta.uid, meta.generation) or at - known.at >= keep_seconds
+        return (answer.uid, answer.generation) != (meta.uid, meta.generation) or at - answer.at >= keep_seconds
 
     def asking(self, pool: objects.NodePool) -> None:
         """The provider is being asked. Changes from now on make the answer stale."""
@@ -119,24 +119,24 @@ class InstanceTypes:
         """The provider has listed the types of the pool."""
         if not self._has(pool):
             return
-        meta, known = pool.metadata, self._answers.get(pool.metadata.name)
-        if source and known is not None and (known.source is source or tuple(known.source) == tuple(source)):
-            self._answers[meta.name] = msgspec.structs.replace(known, uid=meta.uid, generation=meta.generation, at=at)
+        meta, last = pool.metadata, self._answers.get(pool.metadata.name)
+        if source and last is not None and (last.source is source or tuple(last.source) == tuple(source)):
+            self._answers[meta.name] = msgspec.structs.replace(last, uid=meta.uid, generation=meta.generation, at=at)
             return
         flaw = "" if source else "the provider has no instance types for it"
         by_name = {each.name: each for each in source}
         self._answers[meta.name] = ProviderAnswer(meta.uid, meta.generation, at, source, by_name, flaw=flaw)
-        if source or known is None or known.flaw != flaw:
+        if source or last is None or last.flaw != flaw:
             self.version += 1
 
     def failed(self, pool: objects.NodePool, why: str, *, at: float) -> None:
         """The provider did not answer."""
         if not self._has(pool):
             return
-        meta, known, flaw = pool.metadata, self._answers.get(pool.metadata.name), f"its instance types {why}"
+        meta, last, flaw = pool.metadata, self._answers.get(pool.metadata.name), f"its instance types {why}"
         prices = self._read_last.get(meta.name, _NOTHING).prices  # existing machines keep their price
         self._answers[meta.name] = ProviderAnswer(meta.uid, meta.generation, at, prices=prices, flaw=flaw, failed=True)
-        if known is None or known.flaw != flaw:
+        if last is None or last.flaw != flaw:
             self.version += 1
 
     def _has(self, pool: objects.NodePool) -> bool:
@@ -148,19 +148,19 @@ class InstanceTypes:
         for other in self._read_last.values():
             if other.source is answer.source:
                 return _with_types(answer, other.types, other.prices)
-        known = self._read_last.get(pool, _NOTHING)
-        before = {each.name: each for each in known.types}
+        previous = self._read_last.get(pool, _NOTHING)
+        before = {each.name: each for each in previous.types}
         types = tuple(
             type_
-            for each in answer.source
+            for offered in answer.source
             if (
-                type_ := before[each.name]
-                if each.name in before and known.by_name[each.name] == each
-                else machine_type(each, self._cluster.warn)
+                type_ := before[offered.name]
+                if offered.name in before and previous.by_name[offered.name] == offered
+                else machine_type(offered, self._cluster.warn)
             )
         )
-        same = types and types == known.types
-        return _with_types(answer, *((known.types, known.prices) if same else (types, prices_of(types))))
+        same = types and types == previous.types
+        return _with_types(answer, *((previous.types, previous.prices) if same else (types, prices_of(types))))
 
 
 def _with_types(

@@ -94,30 +94,30 @@ class ManagedNodes:
 
     # -- joining ------------------------------------------------------------------------------------------------------
 
-    def _make(self, key: NodeKey, known: ManagedNode | None) -> ManagedNode | None:
+    def _make(self, key: NodeKey, previous: ManagedNode | None) -> ManagedNode | None:
         if key.kind is NodeKeyKind.NODE:
             node = self._cluster.nodes.value(key.name)
-            return None if node is None else self._joined(self._claim_of(node), node, known)
+            return None if node is None else self._joined(self._claim_of(node), node, previous)
         claim = self._cluster.claims.value(key.name)
         if claim is None or self._node_of(claim) is not None:
             return None
-        return self._joined(claim, None, known)
+        return self._joined(claim, None, previous)
 
     def _joined(
-        self, claim: objects.NodeClaim | None, node: objects.Node | None, known: ManagedNode | None
+        self, claim: objects.NodeClaim | None, node: objects.Node | None, previous: ManagedNode | None
     ) -> ManagedNode:
         pods = () if node is None else tuple(self._cluster.pods_on[node.metadata.name])
-        if known is not None and pods == known.pods:
-            pods = known.pods
+        if previous is not None and pods == previous.pods:
+            pods = previous.pods
         ours = self._is_ours(claim, node)
-        if known is None or known.claim is not claim or known.node is not node or known.ours is not ours:
+        if previous is None or previous.claim is not claim or previous.node is not node or previous.ours is not ours:
             record = cluster_node(claim, node, pods)
             return ManagedNode(claim, node, ours, record, state_of(record))
-        if pods is known.pods:
-            return known
+        if pods is previous.pods:
+            return previous
         # Most changes are of pods only.
-        record = ClusterNode(claim=known.record.claim, node=known.record.node, pods=pods)
-        return msgspec.structs.replace(known, record=record)
+        record = ClusterNode(claim=previous.record.claim, node=previous.record.node, pods=pods)
+        return msgspec.structs.replace(previous, record=record)
 
     def _claim_of(self, node: objects.Node) -> objects.NodeClaim | None:
         claims = self.claims_with(node.spec.provider_id)

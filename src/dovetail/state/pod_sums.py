@@ -49,10 +49,10 @@ class PodSums:
         return sums if counted else None
 
     def _amounts(self, scheduling: PodScheduling) -> PodAmounts:
-        known = self._known.get(scheduling)
-        if known is None:
-            known = self._known[scheduling] = amounts_of(scheduling)
-        return known
+        amounts = self._known.get(scheduling)
+        if amounts is None:
+            amounts = self._known[scheduling] = amounts_of(scheduling)
+        return amounts
 
 
 def _add(sums: dict[str, int], amounts: Resources) -> None:

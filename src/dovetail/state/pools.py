@@ -46,12 +46,12 @@ class SchedulingPools:
         """The same object until something changes."""
         if self._changed or self._types.version != self._version:
             self._changed, self._version = False, self._types.version
-            found = self._read()
-            for name, flaw in found.left_out.items():
+            pools = self._read()
+            for name, flaw in pools.left_out.items():
                 if self._pools.left_out.get(name) != flaw:
                     self._cluster.warn(f"NodePool {name} is left out: {flaw}")
-            if found != self._pools:
-                self._pools = _keeping(self._pools, found)
+            if pools != self._pools:
+                self._pools = _keeping(self._pools, pools)
         return self._pools
 
     def _read(self) -> UsablePools:
@@ -75,8 +75,8 @@ class SchedulingPools:
 
 def _keeping(old: UsablePools, new: UsablePools) -> UsablePools:
     """The new pools, with the old objects where nothing changed."""
-    known = {pool.name: pool for pool in old.pools}
-    pools = tuple(known[each.name] if known.get(each.name) == each else each for each in new.pools)
+    old_pools = {pool.name: pool for pool in old.pools}
+    pools = tuple(old_pools[each.name] if old_pools.get(each.name) == each else each for each in new.pools)
     return UsablePools(
         old.pools if old.pools == pools else pools, old.types if old.types == new.types else new.types, new.left_out
     )

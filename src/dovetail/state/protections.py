@@ -55,12 +55,12 @@ class PodGroup(msgspec.Struct, eq=False, weakref=True):
 
     def judged(self, now: datetime) -> Judgement:
         """The same object as long as the judgement is equal."""
-        known = self.judgement
-        if known is None or self.by is not self.kind.by or (known.until is not None and known.until <= now):
-            found = self.kind.judge(self.pod, now)
-            known = self.judgement = found if known is None or found != known else known
+        judgement = self.judgement
+        if judgement is None or self.by is not self.kind.by or (judgement.until is not None and judgement.until <= now):
+            new = self.kind.judge(self.pod, now)
+            judgement = self.judgement = new if judgement is None or new != judgement else judgement
             self.by = self.kind.by
-        return known
+        return judgement
 
 
 class _ProtectionSource(ABC):
@@ -88,9 +88,9 @@ class _AnnotationProtections(_ProtectionSource):
         blocking = tuple(verdict for verdict in verdicts if not verdict.allowed)
         return Judgement(
             effects=tuple(
-                (verdict.rule, _effect(verdict, faulty=bool(each.faults(pod.annotations))))
-                for each, verdict in zip(POD_RULES, verdicts, strict=True)
-                if each.applies(pod)
+                (verdict.rule, _effect(verdict, faulty=bool(rule.faults(pod.annotations))))
+                for rule, verdict in zip(POD_RULES, verdicts, strict=True)
+                if rule.applies(pod)
             ),
             blockers=blocking,
             keeps=bool(blocking),
@@ -187,12 +187,12 @@ class PodProtections:
 
     def groups_of(self, pods: Iterable[PodRecord]) -> tuple[PodGroup, ...]:
         """The groups of these pods."""
-        found: dict[tuple[int, Hashable], PodGroup] = {}
+        groups: dict[tuple[int, Hashable], PodGroup] = {}
         for pod in pods:
             for number, kind in enumerate(self._kinds) if pod.active else ():
-                if (alike := kind.key_of(pod)) is not None and (key := (number, alike)) not in found:
-                    found[key] = self._group(key, pod)
-        return tuple(found.values())
+                if (alike := kind.key_of(pod)) is not None and (key := (number, alike)) not in groups:
+                    groups[key] = self._group(key, pod)
+        return tuple(groups.values())
 
     def _group(self, key: tuple[int, Hashable], pod: PodRecord) -> PodGroup:
         group = self._groups.get(key)

@@ -81,7 +81,9 @@ class SchedulableNodes:
         cluster.volumes.subscribe_values(self._volume_changed)
         cluster.storage_classes.subscribe_values(self._storage_class_changed)
         cluster.pods.subscribe(self._pod_changed)
-        self.readings = PodRequirementsIndex(cluster, reread=self.derived.touch_all, well_known=names.WELL_KNOWN_LABELS)
+        self.readings = PodRequirementsIndex(
+            cluster, reread=self.derived.touch_all, touch=self._touch_node, well_known=names.WELL_KNOWN_LABELS
+        )
 
     # -- what changed -------------------------------------------------------------------------------------------------
 
@@ -141,11 +143,11 @@ class SchedulableNodes:
 
     def mark(self, claim: str, *, marked: bool) -> None:
         """A command disrupts the claim's node (`marked`), or was rolled back."""
-        known = self._cluster.claims.value(claim)
-        if known is not None:
+        node_claim = self._cluster.claims.value(claim)
+        if node_claim is not None:
             change = self._marked.add if marked else self._marked.discard
             change(claim)
-            self._claim_changed(known)
+            self._claim_changed(node_claim)
 
     # -- all nodes ---------------------------------------------------------------------------------------------------
 
@@ -160,26 +162,26 @@ class SchedulableNodes:
         self._moved = self._changed = False
         return self._told
 
-    def _make(self, key: NodeKey, known: SchedulableNode | None) -> SchedulableNode | None:
-        found = None
+    def _make(self, key: NodeKey, previous: SchedulableNode | None) -> SchedulableNode | None:
+        current = None
         try:
-            found = self._read(key, known)
+            current = self._read(key, previous)
         finally:  # a place that cannot be read is not shown
-            self._show(key, known, found)
-        return found
+            self._show(key, previous, current)
+        return current
 
-    def _show(self, key: NodeKey, known: SchedulableNode | None, found: SchedulableNode | None) -> None:
-        before, name = self._names.get(key), None if found is None else found.seen.name
+    def _show(self, key: NodeKey, previous: SchedulableNode | None, current: SchedulableNode | None) -> None:
+        before, name = self._names.get(key), None if current is None else current.seen.name
         if before != name:
             self._moved = True
             if name is None:
                 self._names.pop(key, None)
             else:
                 self._names[key] = name
-        elif found is not None and (known is None or known.seen is not found.seen):
-            shown = self._shown.get(found.seen.name)
+        elif current is not None and (previous is None or previous.seen is not current.seen):
+            shown = self._shown.get(current.seen.name)
             if shown is not None and shown[1] == key:
-                self._nodes[shown[0]] = found.seen
+                self._nodes[shown[0]] = current.seen
                 self._changed = True
 
     def places(self) -> Iterable[SchedulableNode]:
@@ -219,7 +221,7 @@ class SchedulableNodes:
 
     # -- one node ----------------------------------------------------------------------------------------------------
 
-    def _read(self, key: NodeKey, known: SchedulableNode | None) -> SchedulableNode | None:
+    def _read(self, key: NodeKey, previous: SchedulableNode | None) -> SchedulableNode | None:
         managed = self._cluster.managed.get(key)
         if managed is None:
             return None
@@ -227,7 +229,7 @@ class SchedulableNodes:
         claim = managed.claim
         if node is None and (claim is None or not self._counts_alone(managed, claim)):
             return None
-        frame = self._frame(node, claim, known)
+        frame = self._frame(node, claim, previous)
         speaks = _speaker(node, claim)
         name = "" if node is None else node.metadata.name
         pods = [pod for pod in self._cluster.pods_on[name] if not pod.terminal]
@@ -250,16 +252,16 @@ class SchedulableNodes:
             attach_limits=attach_limits(self._csi_nodes.get(name)),
             pods=tuple([reading.bound(pod) for pod, reading in both]),
         )
-        return SchedulableNode(known.seen if known is not None and known.seen == seen else seen, frame)
+        return SchedulableNode(previous.seen if previous is not None and previous.seen == seen else seen, frame)
 
     def _frame(
-        self, node: objects.Node | None, claim: objects.NodeClaim | None, known: SchedulableNode | None
+        self, node: objects.Node | None, claim: objects.NodeClaim | None, previous: SchedulableNode | None
     ) -> _NodeAndClaim:
         """Cached, because most changes are of pods. `node`: None if it does not count yet."""
-        if known is not None and known.node is node and known.claim is claim:
-            return known.frame
+        if previous is not None and previous.node is node and previous.claim is claim:
+            return previous.frame
         resources = node_resources(node, claim)
-        if resources.bad and (known is None or known.frame.resources.bad != resources.bad):
+        if resources.bad and (previous is None or previous.frame.resources.bad != resources.bad):
             bad = "; ".join(map(str, resources.bad))
             self._cluster.warn(f"{_speaker(node, claim).name} counts as without what cannot be read: {bad}")
         return _NodeAndClaim(node, claim, node_taints(node, claim), resources)
@@ -306,8 +308,8 @@ def _counts(node: objects.Node) -> bool:
     labels = node.metadata.labels
     if names.NODEPOOL_LABEL not in labels:
         return True
-    known = _says(node, names.INITIALIZED_LABEL) or names.INSTANCE_TYPE_LABEL in labels
-    return bool(node.spec.provider_id) and known
+    has_type = _says(node, names.INITIALIZED_LABEL) or names.INSTANCE_TYPE_LABEL in labels
+    return bool(node.spec.provider_id) and has_type
 
 
 def _speaker(node: objects.Node | None, claim: objects.NodeClaim | None) -> objects.ObjectMeta:

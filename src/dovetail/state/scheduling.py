@@ -76,19 +76,19 @@ def moving(read: NodePods, alike: PodProtections, now: datetime) -> MovablePods:
     """The pods that have to leave now. Runs on any thread."""
     groups = alike.groups_of(read.pods)
     both = ((pod, each) for pod, each in zip(read.pods, read.read, strict=True) if each is not None)
-    found = _sorted_out((pod, each) for pod, each in both if alike.leaves(pod, now))
-    return MovablePods(read, groups, tuple(group.judged(now) for group in groups), found)
+    to_place = _sorted_out((pod, each) for pod, each in both if alike.leaves(pod, now))
+    return MovablePods(read, groups, tuple(group.judged(now) for group in groups), to_place)
 
 
 def _sorted_out(read: Iterable[tuple[PodRecord, PodInfo | Unplaceable]]) -> PodsToPlace:
-    found: list[PodInfo] = []
+    pods: list[PodInfo] = []
     refused: dict[str, Unplaceable] = {}
-    for pod, each in read:
-        if isinstance(each, Unplaceable):
-            refused[pod.uid] = each
+    for pod, reading in read:
+        if isinstance(reading, Unplaceable):
+            refused[pod.uid] = reading
         else:
-            found.append(each)
-    return PodsToPlace(tuple(found), refused)
+            pods.append(reading)
+    return PodsToPlace(tuple(pods), refused)
 
 
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -219,19 +219,19 @@ class SchedulingState:
         """The objects of the node with this name in `places`."""
         return self._nodes.place(name)
 
-    def _read_node(self, key: NodeKey, known: NodePods | None) -> NodePods | None:
+    def _read_node(self, key: NodeKey, previous: NodePods | None) -> NodePods | None:
         managed = self._cluster.managed.get(key)
         if managed is None or managed.node is None or not managed.ours:
             return None
         place = self._nodes.derived.get(key)
         if place is not None and place.node is None:  # its Node does not count yet
             place = None
-        same = known is not None and known.pods is managed.pods and known.place is place
+        same = previous is not None and previous.pods is managed.pods and previous.place is place
         if same and place is not None:
-            return known
+            return previous
         # A change of the pods' volumes makes a new place. Without a place the readings are compared.
-        found = self.read(place, managed.pods, Origin.CANDIDATE)
-        return known if same and known is not None and known.read == found.read else found
+        current = self.read(place, managed.pods, Origin.CANDIDATE)
+        return previous if same and previous is not None and previous.read == current.read else current
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
@@ -250,14 +250,19 @@ class SchedulingState:
         for place in self._nodes.places():
             if place.seen.open:
                 continue
-            pods, known = tuple(self._cluster.pods_on[place.pods_are_on]), self._going.get(place.seen.name)
-            if known is None or known.of.place is not place or known.of.pods != pods or not known.is_current(now):
-                known = moving(self.read(place, pods, Origin.DELETING), self._alike, now)
-            going[place.seen.name] = known
+            pods, movable = tuple(self._cluster.pods_on[place.pods_are_on]), self._going.get(place.seen.name)
+            if (
+                movable is None
+                or movable.of.place is not place
+                or movable.of.pods != pods
+                or not movable.is_current(now)
+            ):
+                movable = moving(self.read(place, pods, Origin.DELETING), self._alike, now)
+            going[place.seen.name] = movable
         self._going = going
-        found = [known.found for known in going.values()]
-        refused = {uid: each for pods in found for uid, each in pods.refused.items()}
-        return PodsToPlace(tuple(pod for pods in found for pod in pods.pods), refused)
+        to_place = [movable.found for movable in going.values()]
+        refused = {uid: each for pods in to_place for uid, each in pods.refused.items()}
+        return PodsToPlace(tuple(pod for pods in to_place for pod in pods.pods), refused)
 
     def read(self, place: SchedulableNode | None, pods: tuple[PodRecord, ...], origin: Origin) -> NodePods:
         """The pods of a node as scheduling reads them."""
@@ -319,9 +324,9 @@ class SchedulingState:
                 if not pod.provisionable:
                     self._waiting.pop(key, None)
                     return
-                known = key in self._waiting
+                was_waiting = key in self._waiting
                 self._waiting[key] = pod
-                if not known:
+                if not was_waiting:
                     self._notify(PendingPodTrigger(pod))
             case Deleted(key=key):
                 self._waiting.pop(key, None)
@@ -357,6 +362,6 @@ class SchedulingState:
             listener(trigger)
 
 
-def _listed(found: list[str]) -> str:
-    more = len(found) - _NAMED_AT_MOST
-    return ", ".join(found[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+def _listed(names_: list[str]) -> str:
+    more = len(names_) - _NAMED_AT_MOST
+    return ", ".join(names_[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")

@@ -218,8 +218,8 @@ class Store(Generic[V]):
 
     def note_delete(self, name: str, uid: str, namespace: str = "") -> None:
         """Notes that we have deleted or evicted the object."""
-        known = self.get((namespace, name))
-        if known is not None and known.uid == uid and not _is_deleting(known.value):
+        stored = self.get((namespace, name))
+        if stored is not None and stored.uid == uid and not _is_deleting(stored.value):
             self._deleted[namespace, name] = uid
 
     def get_consistent(self, name: str, namespace: str = "") -> V | None:

@@ -46,6 +46,10 @@ class DurationError(ValueError):
     """The text is not a duration of the wanted form, or too long; the message is for people."""
 
 
+class DurationTooLong(DurationError):
+    """The text, or the time, is longer than the limit."""
+
+
 def shown(text: str) -> str:
     """The text quoted for a message: shortened if long, and without control characters."""
     return repr(text if len(text) <= 40 else text[:39] + "…")
@@ -110,7 +114,7 @@ def add(at: datetime, ns: int) -> datetime | None:
 
 def _parse(text: str, form: str, grammar: re.Pattern[str] | None = None) -> int:
     if len(text) > limits.DURATION:
-        raise DurationError(f"{shown(text)} is not a duration: it has more than {limits.DURATION} characters")
+        raise DurationTooLong(f"{shown(text)} is not a duration: it has more than {limits.DURATION} characters")
     if grammar is not None and not grammar.fullmatch(text):
         raise _malformed(text, form)
     negative = text.startswith("-")
@@ -166,7 +170,7 @@ def _malformed(text: str, form: str) -> DurationError:
 
 
 def _too_long(text: str) -> DurationError:
-    return DurationError(f"{shown(text)} is too long a duration: the most is about 292 years")
+    return DurationTooLong(f"{shown(text)} is too long a duration: the most is about 292 years")
 
 
 _SPAN = re.compile(r"(?:([0-9]{1,9})d)?((?:[0-9]+[hms])*)")

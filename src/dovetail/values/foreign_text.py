@@ -46,17 +46,17 @@ def printable(text: str) -> str:
     if text.isprintable() and (text.isascii() or not _IGNORABLE.search(text)):
         return text
     return _NOT_ASCII.sub(
-        lambda found: found[0] if _is_visible(found[0]) else found[0].encode("unicode_escape").decode(), text
+        lambda match: match[0] if _is_visible(match[0]) else match[0].encode("unicode_escape").decode(), text
     )
 
 
 def json_escaped(text: str) -> str:
     """Equivalent JSON with control and invisible characters as JSON's escapes."""
-    return _NOT_ASCII_LINES.sub(lambda found: found[0] if _is_visible(found[0]) else _json_escape(found[0]), text)
+    return _NOT_ASCII_LINES.sub(lambda match: match[0] if _is_visible(match[0]) else _json_escape(match[0]), text)
 
 
 def is_printable(text: str) -> bool:
-    return all(_is_visible(found[0]) for found in _NOT_ASCII_LINES.finditer(text))
+    return all(_is_visible(match[0]) for match in _NOT_ASCII_LINES.finditer(text))
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
@@ -73,11 +73,11 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
         text = _JSON_WEB_TOKEN.sub(REDACTED, text)
     small = text.lower()
     if "bearer" in small or "basic" in small or "negotiate" in small:
-        text = _SCHEME.sub(lambda found: found[1] + (REDACTED if _is_no_word(found[2]) else found[2]), text)
+        text = _SCHEME.sub(lambda match: match[1] + (REDACTED if _is_no_word(match[2]) else match[2]), text)
     if ("=" in small or ":" in small) and _NAMES.search(small):
         text = _NAMED.sub(_without_value, text)
     if len(text) >= _LONG_AT_LEAST and max(map(len, text.split()), default=0) >= _LONG_AT_LEAST:
-        text = _LONG.sub(lambda found: REDACTED if _is_random(found[0]) else found[0], text)
+        text = _LONG.sub(lambda match: REDACTED if _is_random(match[0]) else match[0], text)
     return text
 
 
@@ -90,12 +90,12 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def _without_value(found: re.Match[str]) -> str:
-    name, sign, value = found.groups()
+def _without_value(match: re.Match[str]) -> str:
+    name, sign, value = match.groups()
     if value[0] not in "\"'" and not (
         _is_no_word(value) if sign[0] == ":" else value.partition(":")[0] not in ("true", "false")
     ):
-        return found[0]
+        return match[0]
     return f"{name}{sign}{REDACTED}"
 
 

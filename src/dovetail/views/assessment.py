@@ -5,7 +5,7 @@ sets of instants, no text of its own. `assess` takes over from an earlier Assess
 node or pool is the same object (`is`), so that whoever derives something from it can tell that it still holds.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -17,7 +17,9 @@ from dovetail.api.names import Reason
 from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.planning.disruption.replaceable import Replacements
 from dovetail.rules.budgets import (
+    BUDGETED,
     Allowance,
     BudgetRule,
     BudgetSemantics,
@@ -38,13 +40,17 @@ from dovetail.rules.nodes import (
     OwnVerdicts,
     PodsVerdict,
     ReasonVerdict,
+    StartingNodes,
     judge_reasons,
     own_verdicts,
     pods_standing,
+    starting_nodes,
     when_free,
 )
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import may_be_protected, protection
+from dovetail.rules.reasons import MARKED
+from dovetail.rules.replacements import awaited_replacement
 from dovetail.rules.states import NodeState, state_of
 from dovetail.rules.verdict import Verdict
 from dovetail.values.schedule.instants import ALWAYS, Instants
@@ -52,6 +58,7 @@ from dovetail.values.schedule.instants import ALWAYS, Instants
 # Rules look five years ahead (R10). What they do not find there may come into sight later.
 ASKED_AGAIN_AFTER: Final = timedelta(hours=1)
 _ANY_POD: Final = Ref("Pod")
+NO_REPLACEMENTS: Final[Replacements] = {}
 
 
 class PoolAssessment(msgspec.Struct, frozen=True, eq=False):
@@ -62,6 +69,7 @@ class PoolAssessment(msgspec.Struct, frozen=True, eq=False):
     counts: PoolCounts
     claims: int
     """NodeClaims that are not being deleted."""
+    starting: StartingNodes | None
     semantics: BudgetSemantics
     allowances: dict[Reason, Allowance]
     until: datetime
@@ -96,11 +104,17 @@ class Assessment:
     """See the module. Each part is assessed when it is asked for, once."""
 
     def __init__(
-        self, snapshot: Snapshot, at: datetime, semantics: BudgetSemantics, before: "Assessment | None"
+        self,
+        snapshot: Snapshot,
+        at: datetime,
+        semantics: BudgetSemantics,
+        before: "Assessment | None",
+        replacements: Replacements,
     ) -> None:
         self.snapshot = snapshot
         self.at = at
         self.semantics = semantics
+        self._replacements = replacements
         self.pdbs = PdbIndex(snapshot.pdbs, snapshot.pods)
         if before is not None and (before.at > at or before.semantics is not semantics):
             before = None
@@ -172,6 +186,15 @@ class Assessment:
             until=first_turn(turns, at),
         )
 
+    def node_of(self, pod: PodRecord) -> NodeAssessment | None:
+        """The node that the pod is on."""
+        member = self._by_name.get(pod.node_name)
+        return None if member is None else self.node(member)
+
+    @cached_property
+    def _by_name(self) -> dict[str, ClusterNode]:
+        return {member.name: member for member in self.snapshot.nodes if member.node is not None}
+
     def verdicts(self, pod: PodRecord) -> tuple[Verdict, ...]:
         """Every verdict about a pod of the snapshot, in the order of R5.
 
@@ -209,8 +232,48 @@ class Assessment:
     def judge(self, node: NodeAssessment) -> list[ReasonVerdict]:
         """Whether the node may be disrupted, for each reason that a budget can name."""
         pool = self.pool(node)
-        allowed = None if pool is None else pool.allowances
-        return judge_reasons(node.member, node.record, self.at, pods=node.pods, allowances=allowed, own=node.own)
+        allowed, starting = (None, None) if pool is None else (pool.allowances, pool.starting)
+        return judge_reasons(
+            node.member,
+            node.record,
+            self.at,
+            pods=node.pods,
+            allowances=allowed,
+            own=node.own,
+            starting=starting,
+            replacements=self.replacements(node),
+        )
+
+    def replacements(self, node: NodeAssessment) -> dict[Reason, Verdict]:
+        """Whether the node can be replaced, for the reasons for which somebody has found out.
+
+        A node in S3 waits for its replacements whatever the reason.
+        """
+        if node.state is NodeState.DISRUPTING:
+            awaited = awaited_replacement(node.member, self._by_claim)
+            return {} if awaited is None else dict.fromkeys(BUDGETED, awaited)
+        if not self._replacements:
+            return {}
+        name = node.member.name
+        return {reason: self._replacements[name, reason] for reason in MARKED if (name, reason) in self._replacements}
+
+    def in_turn(self, pool: str, reason: Reason) -> int:
+        """The number of nodes of the pool that have the reason and may go for it now."""
+        return self._in_turn[pool, reason]
+
+    @cached_property
+    def _in_turn(self) -> Counter[tuple[str, Reason]]:
+        marked = (node for node in self.nodes if node.member.claim is not None and node.state is NodeState.CANDIDATE)
+        return Counter(
+            (node.member.pool, one.reason)
+            for node in marked
+            for one in self.reasons(node).values()
+            if one.wanted and one.allowed
+        )
+
+    @cached_property
+    def _by_claim(self) -> dict[str, ClusterNode]:
+        return {member.claim.name: member for member in self.snapshot.nodes if member.claim is not None}
 
     def reasons(self, node: NodeAssessment) -> dict[Reason, ReasonVerdict]:
         """The same, kept for those who ask several times."""
@@ -226,9 +289,13 @@ def assess(
     semantics: BudgetSemantics = BudgetSemantics.SEED,
     *,
     before: Assessment | None = None,
+    replacements: Replacements = NO_REPLACEMENTS,
 ) -> Assessment:
-    """Ask every rule about everything in the snapshot. `before`: an assessment of the same cluster a while ago."""
-    return Assessment(snapshot, at, semantics, before)
+    """Ask every rule about everything in the snapshot. `before`: an assessment of the same cluster a while ago.
+
+    `replacements`: the verdicts of the one rule that takes a scheduling simulation, by node and reason.
+    """
+    return Assessment(snapshot, at, semantics, before, replacements)
 
 
 def limited_by_deadline(pod: PodRecord, verdict: Verdict, deadline: datetime, at: datetime) -> Verdict:
@@ -266,12 +333,15 @@ def _assess_pools(
     for name, record in snapshot.pools.items():
         counts = pool_counts(members[name])
         claims = sum(member.claim is not None and not member.deleting for member in members[name])
+        starting = starting_nodes(members[name], at)
+        facts = (record, counts, claims, starting)
         known = before.get(name)
-        if known is None or at >= known.until or (known.record, known.counts, known.claims) != (record, counts, claims):
+        if known is None or at >= known.until or (known.record, known.counts, known.claims, known.starting) != facts:
             budgets = read_budgets(record.budgets)
             allowed = allowances(budgets, now=at, counts=counts, reading=semantics)
-            until = first_turn((budget.active.until(at) for budget in budgets), at)
-            known = PoolAssessment(record, budgets, counts, claims, semantics, allowed, until)
+            ends = [budget.active.until(at) for budget in budgets]
+            until = first_turn([*ends, None if starting is None else starting.until], at)
+            known = PoolAssessment(record, budgets, counts, claims, starting, semantics, allowed, until)
         pools[name] = known
     return pools
 

@@ -13,9 +13,8 @@ from dovetail.planning.disruption.board import BlockedNode, DisruptionBoard
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.replacing import launch_price
-from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.scheduling.placement import MachineType, NewClaim, PodInfo, Solution
-from dovetail.views.explain.verdicts import View
+from dovetail.views.explain.data import View
 
 _BILLIONTH = 1e-9
 _TYPES_NAMED = 10
@@ -26,6 +25,7 @@ class NodeOutcome(StrEnum):
 
     GOES = "goes"
     WAITS = "waits"  # it could go, but not now
+    LEAVING = "leaving"  # it goes already
     STAYS = "stays"
 
 
@@ -119,17 +119,20 @@ def plan_view(
     *,
     pools: Mapping[str, str],
     left: Sequence[BlockedNode],
-    states: Mapping[str, NodeState],
+    leaving: Mapping[str, str],
     validation_seconds: float,
     removals: Iterable[RemovalView] = (),
     problems: Sequence[Finding] = (),
 ) -> PlanView:
-    """`pools` and `states`: of every node to show, by name. `left`: nodes with a reason to go that rules block."""
+    """`pools`: of every node to show, by name. `left`: nodes with a reason to go that rules block.
+
+    `leaving`: nodes that go already, and what they wait for.
+    """
     confirmed = validation_seconds if decision.validated_first else None
     return PlanView(
         at=board.at,
         commands=tuple(_command(board, command, confirmed) for command in decision.commands),
-        nodes=tuple(_fates(board, decision, pools, left, states)),
+        nodes=tuple(_fates(board, decision, pools, left, leaving)),
         removals=tuple(removals),
         complete=decision.complete,
         problems=tuple(problems),
@@ -197,7 +200,7 @@ def _fates(
     decision: Decision,
     pools: Mapping[str, str],
     left: Sequence[BlockedNode],
-    states: Mapping[str, NodeState],
+    leaving: Mapping[str, str],
 ) -> Iterable[NodeOutcomeView]:
     going = {node: command for command in decision.commands for node in command.nodes}
     kept: dict[str, list[BlockedNode]] = defaultdict(list)
@@ -211,6 +214,8 @@ def _fates(
         reasons = [*wanted[name], *(each.verdict.reason for each in kept[name])]
         if name in going:
             fate, why = NodeOutcome.GOES, [f"{going[name].reason.value}: in command {going[name].id}"]
+        elif name in leaving:
+            fate, why = NodeOutcome.LEAVING, [leaving[name]]
         elif name in decision.standing or (wanted[name] and name not in decision.refused):
             fate, why = NodeOutcome.WAITS, [_waits(board, pool, wanted[name])]
         else:
@@ -223,14 +228,8 @@ def _fates(
             nodepool=pool,
             fate=fate,
             reasons=tuple(dict.fromkeys(reason.value for reason in reasons)),
-            why=tuple(why) or (_without_reason(states.get(name)),),
+            why=tuple(why) or ("it has no reason to go",),
         )
-
-
-def _without_reason(state: NodeState | None) -> str:
-    if state in IN_DISRUPTION:
-        return f"it is already leaving: {state} {MEANING[state]}"
-    return "it has no reason to go"
 
 
 def _blockers(kept: Iterable[BlockedNode]) -> Iterable[str]:

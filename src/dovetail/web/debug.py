@@ -7,15 +7,17 @@ import asyncio
 import cProfile
 import io
 import pstats
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
+from dovetail.controllers.disruption.accounts import account_fields
 from dovetail.controllers.disruption.engine import DisruptionController, PastDecision
 from dovetail.controllers.disruption.reporter import described, one_line
 from dovetail.model.refs import Sentence
+from dovetail.planning.disruption.accounts import CommandAccount
 from dovetail.values.timestamp import format_time
 from dovetail.web.readers import Readers
 from dovetail.web.stream import Visibility
@@ -25,7 +27,7 @@ LINES: Final = 60
 # Parts of a command that name no pods: nodes, pools, counts, and sentences without hidden names.
 _WITHOUT_PODS: Final = frozenset(
     (
-        *("at", "command", "rejected", "command-id", "decision", "reason", "method", "savings", "budgets"),
+        *("at", "command", "account", "rejected", "command-id", "decision", "reason", "method", "savings", "budgets"),
         *("disrupted-node-count", "replacement-node-count", "pod-count", "disrupted-nodes", "replacement-nodes"),
     )
 )
@@ -35,15 +37,25 @@ def decisions_route(readers: Readers, disruption: DisruptionController) -> web.R
     """`/debug/decisions`."""
 
     async def answer(_: web.Request, sight: Visibility) -> web.Response:
-        body = msgspec.json.encode(decisions(disruption.history, disruption.left_alone, sight))
+        found = decisions(disruption.history, disruption.left_alone, sight, disruption.accounts.closed)
+        body = msgspec.json.encode(found)
         return web.Response(body=body, content_type="application/json", headers={"Cache-Control": "private, no-store"})
 
     return readers.get("/debug/decisions", answer)
 
 
-def decisions(history: Sequence[PastDecision], left_alone: Mapping[str, Sentence], sight: Visibility) -> dict[str, Any]:
-    """Commands, the latest first, and the nodes that stay although they have a reason to go."""
+def decisions(
+    history: Sequence[PastDecision],
+    left_alone: Mapping[str, Sentence],
+    sight: Visibility,
+    closed: Iterable[CommandAccount] = (),
+) -> dict[str, Any]:
+    """Commands, the latest first, and the nodes that stay although they have a reason to go.
+
+    `closed`: accounts, which show what came of commands.
+    """
     restricted = sight.namespaces is not None
+    accounts = {account.id: account_fields(account) for account in closed}
 
     def shown(sentence: Sentence) -> str:
         return str(sentence.redacted(sight.may_see) if restricted else sentence)
@@ -54,6 +66,8 @@ def decisions(history: Sequence[PastDecision], left_alone: Mapping[str, Sentence
         if past.rejected is not None:
             shown_command["rejected"] = {"cause": past.rejected.cause, "message": shown(past.rejected.message)}
         shown_command |= described(past.command)
+        if past.rejected is None and past.command.id in accounts:
+            shown_command["account"] = accounts[past.command.id]
         visible = {key: shown_command[key] for key in shown_command if key in _WITHOUT_PODS or not restricted}
         commands.append(visible)
     stays = {node: shown(why) for node, why in sorted(left_alone.items())}

@@ -10,17 +10,21 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.disruption.accounts import DisruptionAccounts
 from dovetail.controllers.disruption.engine import DisruptionController, PastDecision
 from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import PodInterner, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.refs import Ref, Sentence
 from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.planning.disruption.replaceable import Replacements
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, KubeApi
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.reflector import Reflector
 from dovetail.runtime.tasks import happens_within
+from dovetail.state.instance_types import BILLION
 from dovetail.views.board.details import DecisionView
+from dovetail.views.board.rows import SavingsView, seconds_of
 from dovetail.views.forecast.assembly import machine_of
 from dovetail.views.forecast.data import InstanceLabels
 
@@ -40,6 +44,9 @@ class ClusterAt(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The latest first."""
     left_alone: Mapping[str, Sentence] = {}
     """By node: why it stays although it has a reason to go."""
+    replacements: Replacements = {}
+    """By node and reason: whether it can be replaced, as far as that is known."""
+    savings: SavingsView | None = None
 
 
 class ChangeCounter:
@@ -103,10 +110,18 @@ class FileSource(BoardSource):
         at: datetime | None = None,
         machines: Mapping[str, InstanceLabels] | None = None,
         problems: Sequence[Finding] = (),
+        replacements: Replacements | None = None,
     ) -> None:
         super().__init__(title, asking, clock, 1.0 if at is None else 0.0)
         self._at = at
-        self._seen = partial(ClusterAt, version=0, take=lambda: snapshot, machines=machines or {}, problems=problems)
+        self._seen = partial(
+            ClusterAt,
+            version=0,
+            take=lambda: snapshot,
+            machines=machines or {},
+            problems=problems,
+            replacements=replacements or {},
+        )
 
     def look(self) -> ClusterAt:
         return self._seen(at=self.clock.now() if self._at is None else self._at)
@@ -127,7 +142,9 @@ class PushedSource(BoardSource):
         *,
         decisions: Sequence[DecisionView] = (),
         left_alone: Mapping[str, Sentence] | None = None,
+        replacements: Replacements | None = None,
         machines: Mapping[str, InstanceLabels] | None = None,
+        savings: SavingsView | None = None,
         pace: float | None = None,
     ) -> None:
         """Show this from now on. May be called from any thread."""
@@ -138,6 +155,8 @@ class PushedSource(BoardSource):
             machines=machines or {},
             decisions=decisions,
             left_alone=left_alone or {},
+            replacements=replacements or {},
+            savings=savings,
         )
         if pace is not None:
             self.pace = pace
@@ -218,6 +237,7 @@ class ControllerSource(BoardSource):
         self._disruption = disruption
         for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
             cache.subscribe(self.news.notify)
+        disruption.observers.append(self.news.notify)
 
     def look(self) -> ClusterAt:
         cluster = self._cluster
@@ -228,7 +248,27 @@ class ControllerSource(BoardSource):
             machines={node.metadata.name: machine_of(node) for node in cluster.nodes.values()},
             decisions=[decided(past) for past in reversed(self._disruption.history)],
             left_alone=self._disruption.left_alone,
+            replacements=self._disruption.not_replaced,
+            savings=saved(self._disruption.accounts, self.clock.now()),
         )
+
+
+def saved(accounts: DisruptionAccounts, now: datetime) -> SavingsView | None:
+    """The accounts of the controller, as the board shows them."""
+    totals, backoffs = accounts.totals, accounts.backoffs(now)
+    if not (totals.commands or backoffs):
+        return None
+    return SavingsView(
+        commands=totals.commands,
+        promised=totals.promised / BILLION,
+        realised=totals.realised / BILLION,
+        moved=totals.moved,
+        moved_today=accounts.moved_since(now - timedelta(days=1)),
+        moved_again=totals.moved_again,
+        moved_in_vain=totals.moved_in_vain,
+        unplanned=totals.unplanned,
+        backoffs=tuple((pool, seconds_of(each.until), str(each)) for pool, each in sorted(backoffs.items())),
+    )
 
 
 def decided(past: PastDecision) -> DecisionView:

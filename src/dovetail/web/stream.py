@@ -25,7 +25,8 @@ from dovetail.views.assessment import Assessment, assess
 from dovetail.views.board.details import NodeDetails, make_details
 from dovetail.views.board.maker import BoardMaker
 from dovetail.views.board.rows import Board, NodeRow, next_change, redacted
-from dovetail.views.explain.verdicts import View, explain
+from dovetail.views.explain.data import View
+from dovetail.views.explain.verdicts import explain
 from dovetail.web.sources import BoardSource, ClusterAt
 
 AHEAD: Final = timedelta(days=7)
@@ -102,7 +103,8 @@ class Feed:
                 changed.append(Raw(known[1]))
             rows[row.key] = known
         pools = [encode(pool) for pool in board.pools]
-        rest = encode({"herds": board.herds, "problems": board.problems, "decisions": board.decisions})
+        parts = {"herds": board.herds, "problems": board.problems, "decisions": board.decisions}
+        rest = encode(parts | {"savings": board.savings})
         gone = [key for key in self._rows if key not in rows]
         first = self._board is None
         new_pools, new_rest = pools != self._pools, rest != self._rest
@@ -214,11 +216,16 @@ class Stream:
             feed.take(board, self.source.pace)
 
     def _made(self, seen: ClusterAt) -> tuple[Assessment, Board]:
-        assessment = assess(seen.take(), seen.at, self._reading, before=self.assessment)
+        assessment = assess(seen.take(), seen.at, self._reading, before=self.assessment, replacements=seen.replacements)
         # The end moves by whole hours, so that rows do not change because of it.
         end = _whole_hour(seen.at) + AHEAD + timedelta(hours=1)
         board = self._boards.make(
-            assessment, end, machines=seen.machines, problems=seen.problems, decisions=seen.decisions
+            assessment,
+            end,
+            machines=seen.machines,
+            problems=seen.problems,
+            decisions=seen.decisions,
+            savings=seen.savings,
         )
         return assessment, board
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -51,6 +52,7 @@ class Stage(msgspec.Struct, frozen=True):
     api: KubeApi
     chronicle: Chronicle
     consolidating: asyncio.Lock
+    kubeconfig: Path  # of an administrator
 
 
 @asynccontextmanager
@@ -65,7 +67,7 @@ async def acting(server: Server, timings: Timings = SHORT) -> AsyncIterator[Stag
                 async with running(
                     server, timings=timings, provisioning=PROVISIONING, disrupting=DisruptionOptions()
                 ) as program:
-                    yield Stage(program, api, chronicle, asyncio.Lock())
+                    yield Stage(program, api, chronicle, asyncio.Lock(), server.kubeconfig)
             finally:
                 writing.cancel()
     except BaseExceptionGroup as errors:

@@ -45,6 +45,7 @@ class Setting(termination.Setting):
         self.program = stage.program
         self.selector = {names.NODEPOOL_LABEL: name}
         self.consolidating = stage.consolidating
+        self.kubeconfig = stage.kubeconfig
 
     # -- making -------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import msgspec
 from tests.cluster.scheduling.differences import Fitting, differing
 from tests.cluster.scheduling.plane import any_of_them
 from tests.cluster.scheduling.scenarios import pod
+from tests.cluster.scheduling.simulated import SimulatedFilters
 from tests.cluster.scheduling.world import Manifest, Named, Question, Scenario, World
 
 
@@ -66,8 +67,13 @@ def by_lot(pod: str, nodes: frozenset[str]) -> frozenset[str]:
     return frozenset({min(nodes, key=lambda node: hashlib.sha256(f"{pod} {node}".encode()).digest())})
 
 
-async def one_by_one(world: World, title: str, scenario: Scenario) -> list[Step]:
-    """Its pods, each after the one before has a node or, as there is none for it, is gone again."""
+async def one_by_one(
+    world: World, title: str, scenario: Scenario, simulated: SimulatedFilters | None = None
+) -> list[Step]:
+    """Its pods, each after the one before has a node or, as there is none for it, is gone again.
+
+    `simulated`: asked about them, too.
+    """
     steps = []
     world.extender.choose = by_lot
     async with world.scenario(scenario):
@@ -76,6 +82,9 @@ async def one_by_one(world: World, title: str, scenario: Scenario) -> list[Step]
             key = await world.come(body)
             theirs = await world.decided(key)
             steps.append(Step(f"{title}, {'/'.join(key)}", world.question(world.pods[key], others), theirs))
+            if simulated is not None:
+                there = {(pod.metadata.namespace, pod.metadata.name) for pod in others}
+                await simulated.compare(title, key, there, theirs)
             if not theirs:
                 await world.go(key)
     return steps

@@ -21,6 +21,31 @@ FLAGS: Final = {
     "kube-scheduler": (GATES,),
 }
 
+ZONE: Final = "topology.kubernetes.io/zone"
+HOST: Final = "kubernetes.io/hostname"
+RACK: Final = "example.com/rack"
+
+
+def _profile(name: str, *constraints: tuple[str, int, dict[str, Any]]) -> dict[str, Any]:
+    """A profile with default spread constraints."""
+    written = [
+        {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule", **more}
+        for key, skew, more in constraints
+    ]
+    args = {"defaultingType": "List", "defaultConstraints": written}
+    return {"schedulerName": name, "pluginConfig": [{"name": "PodTopologySpread", "args": args}]}
+
+
+PROFILES: Final = [
+    {"schedulerName": "default-scheduler"},
+    _profile("zones", (ZONE, 1, {})),
+    _profile(
+        "racks", (RACK, 2, {"nodeTaintsPolicy": "Honor"}), (ZONE, 2, {"minDomains": 3, "matchLabelKeys": ["rev"]})
+    ),
+    _profile("hosts", (HOST, 1, {}), (ZONE, 1, {"whenUnsatisfiable": "ScheduleAnyway"})),
+    _profile("packing"),
+]
+
 # Of a pod (namespace/name) and the nodes that are left, those that the scheduler may choose from.
 Choose = Callable[[str, frozenset[str]], frozenset[str]]
 
@@ -102,4 +127,9 @@ class SchedulingPlane(ControlPlane):
         self.kill("kwok")
 
     def _scheduler_config(self) -> dict[str, Any]:
-        return {**super()._scheduler_config(), "extenders": [self.extender.config]}
+        return {**super()._scheduler_config(), "extenders": [self.extender.config], "profiles": PROFILES}
+
+    @property
+    def scheduler_config(self) -> str:
+        """The file that the scheduler reads."""
+        return str(self.folder / "scheduler.json")

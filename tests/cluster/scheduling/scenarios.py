@@ -62,6 +62,31 @@ def scenario(seed: int, *, pods: int = 10) -> Scenario:
     )
 
 
+def scenario_of_profiles(seed: int, profiles: Sequence[str], owners: Sequence[Manifest], *, pods: int = 10) -> Scenario:
+    """Pods of several schedulers and owners, most of them without spread constraints of their own."""
+    draw = _Draw(seed)
+    nodes = [_node(draw, f"n{index}") for index in range(draw.random.randint(4, 9))]
+    present = [
+        pod(f"old{index}", _labels(draw), nodeName=draw.one(nodes)["metadata"]["name"])
+        for index in range(draw.random.randint(len(nodes) // 2, 2 * len(nodes)))
+    ]
+
+    def one(name: str) -> Manifest:
+        made = pod(name, _labels(draw), schedulerName=draw.one(profiles))
+        made["metadata"]["namespace"] = draw.one(("shop", "shop", "lab"))
+        if draw.chance(0.7):
+            made["metadata"]["ownerReferences"] = [draw.one(owners)]
+        if draw.chance(0.2):
+            made["spec"]["topologySpreadConstraints"] = [_spread(draw, draw.one((ZONE, RACK)))]
+        if draw.chance(0.2):
+            made["spec"]["nodeSelector"] = draw.one(({ARCH: "amd64"}, {DISK: "ssd"}, {ZONE: "a"}))
+        if draw.chance(0.6):
+            made["spec"]["tolerations"] = [{"operator": "Exists", "key": key} for key in draw.some(("for", "level"), 2)]
+        return made
+
+    return Scenario(tuple(nodes), tuple(present), tuple(one(f"new{index}") for index in range(pods)))
+
+
 # -- nodes and volumes -------------------------------------------------------------------------------------------------
 
 

@@ -16,9 +16,10 @@ from dovetail.scheduling.resources import NOTHING
 from tests.cluster.scheduling import scenarios
 from tests.cluster.scheduling.comparing import Step, all_at_once, one_by_one, reasons_of, tally
 from tests.cluster.scheduling.differences import Fitting
-from tests.cluster.scheduling.plane import SchedulingPlane
+from tests.cluster.scheduling.plane import PROFILES, SchedulingPlane
 from tests.cluster.scheduling.scenarios import ZONE, node, pod
-from tests.cluster.scheduling.world import Manifest, Scenario, world
+from tests.cluster.scheduling.simulated import SimulatedFilters, simulated_filters
+from tests.cluster.scheduling.world import OWNERS, Manifest, Scenario, world
 from tests.scheduling import inspection
 
 replace = msgspec.structs.replace
@@ -26,6 +27,8 @@ replace = msgspec.structs.replace
 SEEDS: Final = range(40)
 BATCHES: Final = range(1000, 1010)
 PODS_IN_BATCH: Final = 25
+SEEDS_OF_PROFILES: Final = range(2000, 2030)
+PROFILE_NAMES: Final = [profile["schedulerName"] for profile in PROFILES]
 
 
 def test_pods_that_come_one_by_one(plane: SchedulingPlane) -> None:
@@ -110,6 +113,30 @@ def test_pods_with_volumes_that_are_yet_to_be_made(plane: SchedulingPlane) -> No
     assert [step.theirs for step in found] == [{"a", "b"}, {"a", "b", "c"}]
     assert not tally(found, inspection.fitting).excused_steps
     assert not tally(found, inspection.fitting).unexplained
+
+
+def test_pods_of_several_profiles_with_default_constraints(plane: SchedulingPlane) -> None:
+    """The engine and the simulated scheduler; without the defaults, the comparison fails."""
+
+    async def run() -> tuple[list[Step], SimulatedFilters]:
+        found: list[Step] = []
+        async with world(plane) as made:
+            simulated = await simulated_filters(made)
+            for seed in SEEDS_OF_PROFILES:
+                of_profiles = scenarios.scenario_of_profiles(seed, PROFILE_NAMES, OWNERS)
+                found += await one_by_one(made, f"seed {seed}", of_profiles, simulated)
+        return found, simulated
+
+    steps, simulated = asyncio.run(run())
+    told = tally(steps, inspection.fitting)
+    print(f"\n{len(SEEDS_OF_PROFILES)} scenarios of profiles: {told}")
+    assert not told.unexplained
+    assert not simulated.differences
+    assert simulated.compared > 150
+    assert told.bound > 100
+    assert told.pending > 20
+    assert told.excused_steps < told.steps / 5
+    assert not _agrees(steps, _wrong_about_pods(_no_spread_or_affinity))
 
 
 def _claimed(name: str) -> Manifest:

@@ -14,10 +14,16 @@ import msgspec
 from dovetail.api import objects
 from dovetail.api.pod_specs import SchedulingPod
 from dovetail.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from dovetail.cli.common.scheduler_config import read_scheduler_config
 from dovetail.kube import connect
+from dovetail.model.records import PodInterner
 from dovetail.ports import (
     NODES,
     PODS,
+    REPLICASETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    STATEFULSETS,
     VOLUME_CLAIMS,
     AlreadyExists,
     Create,
@@ -34,6 +40,8 @@ from dovetail.scheduling.placement import PlacementRequest, PodInfo, read_bound_
 from dovetail.scheduling.resources import node_resources, pod_request, total
 from dovetail.scheduling.taints import node_taints
 from dovetail.scheduling.volumes import Attachment, Storage, attach_limits, attachments, pod_volumes
+from dovetail.state.cluster import ClusterState, NodeClassKind
+from dovetail.state.default_spread import DefaultSpreadIndex
 from tests.cluster.access import POLL_SECONDS
 from tests.cluster.scheduling.plane import Extender, SchedulingPlane
 
@@ -63,6 +71,52 @@ CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClas
 CSI_NODES: Final = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", CSINode)
 RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", dict[str, Any])
 OVERHEAD: Final = {"cpu": "250m", "memory": "64Mi"}
+# Services and controllers of pods, whose selectors default spread constraints use. Nobody carries them out.
+PORTS: Final = [{"port": 80}]
+TEMPLATE: Final = {"spec": {"containers": [{"name": "app", "image": "none"}]}}
+
+
+def _selecting(name: str, labels: Manifest, *expressions: Manifest) -> Manifest:
+    template = {**TEMPLATE, "metadata": {"labels": {"app": "web", "rev": "1", **labels}}}
+    selector = {"matchLabels": labels, "matchExpressions": list(expressions)}
+    return {"metadata": {"name": name}, "spec": {"replicas": 0, "selector": selector, "template": template}}
+
+
+SELECTING: Final[dict[Resource[Any], list[Manifest]]] = {
+    SERVICES: [
+        {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": PORTS}},
+        {"metadata": {"name": "first"}, "spec": {"selector": {"rev": "1"}, "ports": PORTS}},
+        {"metadata": {"name": "nobody"}, "spec": {"ports": PORTS}},
+    ],
+    REPLICASETS: [
+        _selecting("all", {}, {"key": "app", "operator": "Exists"}),
+        _selecting("db", {"app": "db"}),
+        _selecting("some", {}, {"key": "app", "operator": "In", "values": ["web", "job"]}),
+    ],
+    STATEFULSETS: [_selecting("second", {"rev": "2"})],
+    REPLICATION_CONTROLLERS: [
+        {
+            "metadata": {"name": "job"},
+            "spec": {
+                "replicas": 0,
+                "selector": {"app": "job"},
+                "template": {**TEMPLATE, "metadata": {"labels": {"app": "job"}}},
+            },
+        }
+    ],
+}
+OWNERS: Final = [
+    {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": body["metadata"]["name"],
+        "uid": "u",
+        "controller": True,
+    }
+    for kind, bodies in SELECTING.items()
+    if kind is not SERVICES
+    for body in (*bodies, {"metadata": {"name": "gone"}})
+]
 PROBE: Final = "probe"
 PROBE_SPACE: Final = "lab"
 
@@ -101,8 +155,10 @@ class Question(msgspec.Struct, frozen=True):
 class World:
     """One scenario at a time."""
 
-    def __init__(self, api: KubeApi, extender: Extender) -> None:
+    def __init__(self, api: KubeApi, extender: Extender, config: str) -> None:
         self.api = api
+        self._config = config
+        self._interner = PodInterner(spread_by_default=True)
         self.extender = extender
         self.pods: dict[Named, SchedulingPod] = {}
         self._changed = asyncio.Event()
@@ -114,12 +170,23 @@ class World:
     # -- making and ending a scenario ----------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """What all scenarios share."""
+        """What all scenarios share. The scheduler knows it long before the first pod."""
         sandbox = {"metadata": {"name": "sandbox"}, "handler": "none", "overhead": {"podFixed": OVERHEAD}}
         with suppress(AlreadyExists):  # by the test before this
             for name, labels in LABELS_OF_SPACES.items():
                 await self.api.write(Create(SPACES, {"metadata": {"name": name, "labels": labels}}))
             await self.api.write(Create(RUNTIME_CLASSES, sandbox))
+            for kind, bodies in SELECTING.items():
+                for space in ("shop", "lab"):
+                    for body in bodies:
+                        await self.api.write(Create(kind, body, namespace=space))
+        self.profiles = read_scheduler_config(self._config).profiles
+        assert self.profiles is not None
+        state = ClusterState(NodeClassKind("example.com", "None", "nones"), scheduler_profiles=self.profiles)
+        self._defaults = DefaultSpreadIndex(state, self.profiles, lambda _: None)
+        for kind in SELECTING:
+            for found in (await self.api.list(kind)).items:
+                state.load(kind.plural, found)
 
     @asynccontextmanager
     async def scenario(self, scenario: Scenario) -> AsyncIterator[None]:
@@ -297,7 +364,8 @@ class World:
     def question(self, pod: SchedulingPod, bound: Iterable[SchedulingPod]) -> Question:
         """About a pod that is to have a node, when these have one."""
         there = [each for each in bound if each.status.phase not in TERMINAL]
-        read = read_pod(pod, volumes=pod_volumes(pod, self._storage), namespaces=self._namespaces)
+        spread = self._defaults.of(self._interner.watched_pod(pod))
+        read = read_pod(pod, volumes=pod_volumes(pod, self._storage), namespaces=self._namespaces, spread=spread)
         nodes = tuple(
             self._node(node, [each for each in there if each.spec.node_name == node.metadata.name])
             for node in self._nodes
@@ -324,7 +392,7 @@ class World:
 async def world(plane: SchedulingPlane) -> AsyncIterator[World]:
     """An empty world on the plane."""
     async with connect(kubeconfig=str(plane.kubeconfig), qps=None) as api:
-        made, ready = World(api, plane.extender), asyncio.Event()
+        made, ready = World(api, plane.extender, plane.scheduler_config), asyncio.Event()
         following = asyncio.create_task(made.follow(ready))
         try:
             await ready.wait()

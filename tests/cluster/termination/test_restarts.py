@@ -24,6 +24,9 @@ from tests.cluster.termination.history import recording
 from tests.cluster.termination.program import Program, running
 from tests.cluster.termination.setting import AT_ONCE, GUARDED, LATE, Setting, quick
 from tests.harness import manifests
+from tests.harness.stage import real_time, stage
+
+pytestmark = stage(real_time)
 
 # A server that is back is noticed soon, so that tests need not wait.
 REFLECTING = ReflectorTimings(backoff=Backoff(first_seconds=0.2, cap_seconds=1.0, jitter=0.5))
@@ -101,73 +104,62 @@ async def draining(plane: ControlPlane, name: str, *, span: str, grace_period: s
         )
 
 
-def test_the_program_is_killed_and_started_anew(plane: ControlPlane) -> None:
+async def test_the_program_is_killed_and_started_anew(plane: ControlPlane) -> None:
     """What is due while it runs is done at its instant; what came due while it did not, as soon as it runs again."""
-
-    async def main() -> None:
-        async with draining(plane, "program", span="20s", grace_period="50s") as drain:
-            setting, history, program = drain.setting, drain.setting.history, drain.program
-            for _ in range(3):
-                await program.kill()
-                assert drain.all_wait()
-                await program.start()
-            await setting.evicted("span", due=drain.span_ends_at, own=5)
+    async with draining(plane, "program", span="20s", grace_period="50s") as drain:
+        setting, history, program = drain.setting, drain.setting.history, drain.program
+        for _ in range(3):
             await program.kill()
-            await history.reaches(drain.forced_at + timedelta(seconds=3))
-            assert drain.rest_waits()
-            await program.start()
-            started_at = history.now().replace(microsecond=0)
-            for pod in ("held", "ever"):
-                late = started_at + LATE - drain.forced_at
-                asked = await setting.forced(pod, due=drain.forced_at, deadline=drain.deadline, own=10, late=late)
-                assert asked.grace_seconds <= 7
-            await drain.ends()
-
-    asyncio.run(main())
-
-
-def test_a_protection_ends_while_the_program_is_down(plane: ControlPlane) -> None:
-    async def main() -> None:
-        async with draining(plane, "down", span="10s", grace_period="30s") as drain:
-            setting, history, program = drain.setting, drain.setting.history, drain.program
-            await program.kill()
-            await history.reaches(drain.span_ends_at + timedelta(seconds=1))
             assert drain.all_wait()
             await program.start()
-            late = history.now().replace(microsecond=0) + LATE - drain.span_ends_at
-            await setting.evicted("span", due=drain.span_ends_at, own=5, late=late)
-            # Nobody saw it end, so nobody tells (R3).
-            assert history.events(EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED, "span", setting.name) == []
-            for pod in ("held", "ever"):
-                await setting.forced(pod, due=drain.forced_at, deadline=drain.deadline, own=10)
-            await drain.ends()
+        await setting.evicted("span", due=drain.span_ends_at, own=5)
+        await program.kill()
+        await history.reaches(drain.forced_at + timedelta(seconds=3))
+        assert drain.rest_waits()
+        await program.start()
+        started_at = history.now().replace(microsecond=0)
+        for pod in ("held", "ever"):
+            late = started_at + LATE - drain.forced_at
+            asked = await setting.forced(pod, due=drain.forced_at, deadline=drain.deadline, own=10, late=late)
+            assert asked.grace_seconds <= 7
+        await drain.ends()
 
-    asyncio.run(main())
+
+async def test_a_protection_ends_while_the_program_is_down(plane: ControlPlane) -> None:
+    async with draining(plane, "down", span="10s", grace_period="30s") as drain:
+        setting, history, program = drain.setting, drain.setting.history, drain.program
+        await program.kill()
+        await history.reaches(drain.span_ends_at + timedelta(seconds=1))
+        assert drain.all_wait()
+        await program.start()
+        late = history.now().replace(microsecond=0) + LATE - drain.span_ends_at
+        await setting.evicted("span", due=drain.span_ends_at, own=5, late=late)
+        # Nobody saw it end, so nobody tells (R3).
+        assert history.events(EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED, "span", setting.name) == []
+        for pod in ("held", "ever"):
+            await setting.forced(pod, due=drain.forced_at, deadline=drain.deadline, own=10)
+        await drain.ends()
 
 
-def test_the_api_server_is_killed_and_started_anew(plane: ControlPlane) -> None:
+async def test_the_api_server_is_killed_and_started_anew(plane: ControlPlane) -> None:
     """A protection ends while it is down; later it is down for a moment, and the deadline is kept all the same."""
+    async with draining(plane, "server", span="15s", grace_period="80s") as drain:
+        setting, history = drain.setting, drain.setting.history
+        await asyncio.to_thread(plane.kill, "kube-apiserver")
+        await history.reaches(drain.span_ends_at + timedelta(seconds=1))
+        await asyncio.to_thread(plane.start, "kube-apiserver")
+        late = history.now().replace(microsecond=0) + AT_ONCE - drain.span_ends_at
+        await setting.evicted("span", due=drain.span_ends_at, own=5, late=late)
+        assert drain.rest_waits()
 
-    async def main() -> None:
-        async with draining(plane, "server", span="15s", grace_period="80s") as drain:
-            setting, history = drain.setting, drain.setting.history
-            await asyncio.to_thread(plane.kill, "kube-apiserver")
-            await history.reaches(drain.span_ends_at + timedelta(seconds=1))
-            await asyncio.to_thread(plane.start, "kube-apiserver")
-            late = history.now().replace(microsecond=0) + AT_ONCE - drain.span_ends_at
-            await setting.evicted("span", due=drain.span_ends_at, own=5, late=late)
-            assert drain.rest_waits()
-
-            await asyncio.to_thread(plane.restart, "kube-apiserver")
-            await setting.annotate(PODS, "ever", {"example.com/seen": "true"})
-            assert history.now() < drain.forced_at, "the machine is too busy for this test"
-            await history.until(lambda: seen(setting, "ever"), "the history goes on")
-            assert drain.rest_waits()
-            for pod in ("held", "ever"):
-                await setting.forced(pod, due=drain.forced_at, deadline=drain.deadline, own=10)
-            await drain.ends()
-
-    asyncio.run(main())
+        await asyncio.to_thread(plane.restart, "kube-apiserver")
+        await setting.annotate(PODS, "ever", {"example.com/seen": "true"})
+        assert history.now() < drain.forced_at, "the machine is too busy for this test"
+        await history.until(lambda: seen(setting, "ever"), "the history goes on")
+        assert drain.rest_waits()
+        for pod in ("held", "ever"):
+            await setting.forced(pod, due=drain.forced_at, deadline=drain.deadline, own=10)
+        await drain.ends()
 
 
 def seen(setting: Setting, pod: str) -> bool:

@@ -301,7 +301,7 @@ async def expiry_without_a_deadline(setting: Setting) -> None:
     assert created_at + seconds(40) <= deleted_at <= created_at + seconds(40) + LATE
     note = (await setting.event(EventReason.FAILED_DRAINING, node)).note
     assert f"{setting.name}/web" in note
-    assert "the drain has no deadline" in note
+    assert "no terminationGracePeriod" in note
     await setting.history.reaches(deleted_at + seconds(20))
     assert setting.runs("web")
     removed_at = await setting.annotate(PODS, "web", {names.DO_NOT_DISRUPT: None})

@@ -13,7 +13,7 @@ from dovetail.sim.actors.wire import RUN_FOR
 from dovetail.sim.server.faults import Fault
 from tests.harness import manifests
 from tests.harness.claims import launched, node_pool, put_status
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.sim.conditions.setting import MOMENT, Setting, play
 
 pytestmark = stage(play)
@@ -379,24 +379,21 @@ async def test_a_watch_that_breaks_loses_and_repeats_nothing(setting: Setting) -
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_in_any_order_of_things(seed: int) -> None:
+@stage(seed=PARAMETER, shuffle=True, latency_seconds=0.02)
+async def test_in_any_order_of_things(setting: Setting) -> None:
     """Slow answers, and what is due at one instant in any order: each event is recorded to the second it was seen."""
-
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(pool("1m"), "c1", "c2")
-        for number in range(8):
-            await setting.sim.run_for("7s")
-            await setting.bind(f"c{number % 2 + 1}", f"p{number}")
-        last_at = setting.now()
-        await setting.sim.run_for("15s")
-        for claim in ("c1", "c2"):
-            written = setting.recorded(claim)
-            assert all(b[0] - a[0] >= 9 * SECOND for a, b in pairwise(written))
-        found = setting.last_pod_event("c2")
-        assert found is not None
-        assert last_at - SECOND - 50 * MOMENT <= found <= last_at
-        await setting.sim.run_for("2m")
-        assert setting.consolidatable("c1")
-        assert setting.consolidatable("c2")
-
-    play(scenario, seed=seed, shuffle=True, latency_seconds=0.02)
+    await setting.begin(pool("1m"), "c1", "c2")
+    for number in range(8):
+        await setting.sim.run_for("7s")
+        await setting.bind(f"c{number % 2 + 1}", f"p{number}")
+    last_at = setting.now()
+    await setting.sim.run_for("15s")
+    for claim in ("c1", "c2"):
+        written = setting.recorded(claim)
+        assert all(b[0] - a[0] >= 9 * SECOND for a, b in pairwise(written))
+    found = setting.last_pod_event("c2")
+    assert found is not None
+    assert last_at - SECOND - 50 * MOMENT <= found <= last_at
+    await setting.sim.run_for("2m")
+    assert setting.consolidatable("c1")
+    assert setting.consolidatable("c2")

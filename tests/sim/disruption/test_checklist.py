@@ -17,7 +17,7 @@ _CONSOLIDATABLE: Final = "sim.conditions.test_consolidatable"
 _METHODS: Final = "unit.planning.disruption.test_methods"
 _REPLACING: Final = "unit.planning.disruption.test_replacing"
 _VALIDATION: Final = "unit.planning.disruption.test_validation"
-_BALANCE: Final = "unit.planning.disruption.test_balance"
+_BALANCE: Final = "unit.planning.disruption.test_worth"
 _CONSOLIDATION: Final = "unit.planning.disruption.test_consolidation"
 
 ANSWERS: Final = {

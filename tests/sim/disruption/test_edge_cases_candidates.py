@@ -240,31 +240,28 @@ async def test_drift_takes_a_protected_pod_if_the_drain_of_the_claim_itself_is_l
     await stays(setting, "for-ever", lasting="30m")
 
 
-def test_drift_in_static_pools_takes_protected_pods_if_the_drain_is_limited() -> None:
+async def test_drift_in_static_pools_leaves_protected_pods(setting: Setting) -> None:
     """02 §14.7."""
+    await setting.begin(pool_of_four(replicas=2, disruption={"budgets": [{"nodes": "100%"}]}))
+    await setting.sim.wait_until(lambda: len(_initialized(setting)) == 2)
+    a, b = _initialized(setting)
+    await setting.bind(node_of(setting, a), manifests.pod("p", annotations=GUARDED))
+    await drift(setting, a)
+    await stays(setting, a, lasting="30m")
+    assert len(setting.claims()) == 2
+    await drift(setting, b)
+    await goes(setting, b, timeout="3s")
 
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(pool_of_four(replicas=2, disruption={"budgets": [{"nodes": "100%"}]}))
-        await setting.sim.wait_until(lambda: len(_initialized(setting)) == 2)
-        a, b = _initialized(setting)
-        await setting.bind(node_of(setting, a), manifests.pod("p", annotations=GUARDED))
-        await drift(setting, a)
-        await stays(setting, a, lasting="30m")
-        assert len(setting.claims()) == 2
-        await drift(setting, b)
-        await goes(setting, b, timeout="3s")
 
-    async def limited(setting: Setting) -> None:
-        template = {"terminationGracePeriod": "1h"}
-        await setting.begin(pool_of_four(replicas=1, template=template, disruption={"budgets": [{"nodes": "100%"}]}))
-        await setting.sim.wait_until(lambda: len(_initialized(setting)) == 1)
-        (a,) = _initialized(setting)
-        await setting.bind(node_of(setting, a), manifests.pod("p", annotations=GUARDED))
-        await drift(setting, a)
-        await goes(setting, a, timeout="3s")
-
-    play(scenario)
-    play(limited)
+async def test_drift_in_static_pools_takes_protected_pods_if_the_drain_is_limited(setting: Setting) -> None:
+    """02 §14.7."""
+    template = {"terminationGracePeriod": "1h"}
+    await setting.begin(pool_of_four(replicas=1, template=template, disruption={"budgets": [{"nodes": "100%"}]}))
+    await setting.sim.wait_until(lambda: len(_initialized(setting)) == 1)
+    (a,) = _initialized(setting)
+    await setting.bind(node_of(setting, a), manifests.pod("p", annotations=GUARDED))
+    await drift(setting, a)
+    await goes(setting, a, timeout="3s")
 
 
 async def test_a_static_pool_that_is_being_deleted_replaces_nothing(setting: Setting) -> None:

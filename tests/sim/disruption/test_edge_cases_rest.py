@@ -4,6 +4,7 @@ What stands elsewhere under another name is in `test_checklist.py`.
 """
 
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -37,7 +38,7 @@ from tests.harness.disruption import (
 )
 from tests.harness.placing import a_volume_claim, with_claim
 from tests.harness.provisioning import BIG, OF_FOUR, Setting
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.harness.termination import GUARDED, counted, is_deleting
 
 pytestmark = stage(play)
@@ -74,27 +75,26 @@ async def test_daily_for_48_hours_is_always(setting: Setting) -> None:
     assert passes(setting) - before < 10, "and nobody has to look for its end"
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
-def test_a_window_is_over_at_its_end_in_utc_wherever_the_host_is(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """02 §14.19–20."""
-    monkeypatch.setenv("TZ", zone)
+@pytest.fixture(params=["UTC", "America/New_York", "Asia/Kathmandu"])
+def zone_of_host(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield
     time.tzset()
 
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(pool(budgets=[{"nodes": "0", "schedule": "0 0 * * *", "duration": "8h"}], **NEVER))
-        await hold(setting, "a")
-        await drift(setting, "a")
-        ends_at = setting.now().replace(hour=8, minute=0, second=0, microsecond=0)
-        await setting.run_until(ends_at - timedelta(milliseconds=1))
-        assert touched(setting) == []
-        await setting.run_until(ends_at + timedelta(milliseconds=1))
-        assert touched(setting) == ["a"], "at that instant, not a moment later"
 
-    try:
-        play(scenario)
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+@pytest.mark.usefixtures("zone_of_host")
+async def test_a_window_is_over_at_its_end_in_utc_wherever_the_host_is(setting: Setting) -> None:
+    """02 §14.19–20."""
+    await setting.begin(pool(budgets=[{"nodes": "0", "schedule": "0 0 * * *", "duration": "8h"}], **NEVER))
+    await hold(setting, "a")
+    await drift(setting, "a")
+    ends_at = setting.now().replace(hour=8, minute=0, second=0, microsecond=0)
+    await setting.run_until(ends_at - timedelta(milliseconds=1))
+    assert touched(setting) == []
+    await setting.run_until(ends_at + timedelta(milliseconds=1))
+    assert touched(setting) == ["a"], "at that instant, not a moment later"
 
 
 # -- where their pods go -----------------------------------------------------------------------------------------------
@@ -177,25 +177,24 @@ def against_each_other(kind: str) -> dict[str, Any]:
     return kinds[kind]
 
 
-@pytest.mark.parametrize("respect", [True, False])
+@pytest.mark.parametrize("options", [SchedulingOptions(respect_preferences=respect) for respect in (True, False)])
 @pytest.mark.parametrize("kind", ["anti-affinity", "spread", "preferred", "spread-anyway"])
-def test_rules_between_pods_are_hard_and_wishes_can_be_ignored(kind: str, respect: bool) -> None:
+@stage(options=PARAMETER)
+async def test_rules_between_pods_are_hard_and_wishes_can_be_ignored(
+    setting: Setting, kind: str, options: SchedulingOptions
+) -> None:
     """02 §14.42.
 
     Of three nodes with a pod each, all with room: what must be apart stays apart whatever is said of wishes."""
-
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(pool(**NEVER))
-        for name in ("a", "b", "c"):
-            made = manifests.pod(f"p-{name}", **against_each_other(kind))
-            made["metadata"]["labels"] = {"app": "web"}
-            await setting.launch(name, pods=[made], requirements=[OF_FOUR])
-        await edit_pool(setting, consolidateAfter="0s")
-        await setting.sim.run_for("10m")
-        hard = kind in ("anti-affinity", "spread")
-        assert len(others(setting)) == (3 if hard or respect else 1)
-
-    play(scenario, options=SchedulingOptions(respect_preferences=respect))
+    await setting.begin(pool(**NEVER))
+    for name in ("a", "b", "c"):
+        made = manifests.pod(f"p-{name}", **against_each_other(kind))
+        made["metadata"]["labels"] = {"app": "web"}
+        await setting.launch(name, pods=[made], requirements=[OF_FOUR])
+    await edit_pool(setting, consolidateAfter="0s")
+    await setting.sim.run_for("10m")
+    hard = kind in ("anti-affinity", "spread")
+    assert len(others(setting)) == (3 if hard or options.respect_preferences else 1)
 
 
 async def test_a_node_that_has_just_got_a_pod_is_a_place_to_go_to(setting: Setting) -> None:

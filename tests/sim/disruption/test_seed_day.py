@@ -32,7 +32,7 @@ from tests.harness.disruption import (
     writes,
 )
 from tests.harness.provisioning import Setting
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 
 pytestmark = stage(play)
 
@@ -143,23 +143,21 @@ def test_the_same_day_twice_is_the_same_to_the_last_write() -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 21) if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else [1])
-def test_in_whatever_order_things_happen_it_ends_well(seed: int) -> None:
-    async def scenario(setting: Setting) -> None:
-        cost_at_first = await begin(setting)
-        await live_a_day(setting, Random(seed))
-        await end(setting)
-        assert {app: running(setting, app) for app in APPS} == START_WITH
-        by_name = {each["metadata"]["name"]: each for each in setting.sim.objects(NODES)}
-        for claim in setting.claims():
-            assert not deleting(claim)
-            assert claim["status"]["nodeName"] in by_name
-        assert len(by_name) == len(setting.claims()), "and no node without a claim"
-        for node in by_name:
-            assert not {CANDIDATE, DISRUPTED} & set(setting.taints(node)), node
-        assert cost(setting) <= cost_at_first
-        assert {disrupted(setting, reason) > 0 for reason in ("empty", "drifted", "underutilized", "expired")} == {True}
-
-    play(scenario, seed=seed, shuffle=True)
+@stage(seed=PARAMETER, shuffle=True)
+async def test_in_whatever_order_things_happen_it_ends_well(setting: Setting, seed: int) -> None:
+    cost_at_first = await begin(setting)
+    await live_a_day(setting, Random(seed))
+    await end(setting)
+    assert {app: running(setting, app) for app in APPS} == START_WITH
+    by_name = {each["metadata"]["name"]: each for each in setting.sim.objects(NODES)}
+    for claim in setting.claims():
+        assert not deleting(claim)
+        assert claim["status"]["nodeName"] in by_name
+    assert len(by_name) == len(setting.claims()), "and no node without a claim"
+    for node in by_name:
+        assert not {CANDIDATE, DISRUPTED} & set(setting.taints(node)), node
+    assert cost(setting) <= cost_at_first
+    assert {disrupted(setting, reason) > 0 for reason in ("empty", "drifted", "underutilized", "expired")} == {True}
 
 
 async def test_an_hour_after_everything_has_settled_nothing_happens(setting: Setting) -> None:

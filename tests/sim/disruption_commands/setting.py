@@ -9,8 +9,7 @@ pytestmark = stage(play)
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -24,11 +23,12 @@ from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.commands import DisruptionCommands
-from dovetail.controllers.disruption.recheck import Recheck
+from dovetail.controllers.disruption.recheck import LandingCheck, Recheck
 from dovetail.controllers.disruption.strays import DisruptionStrays, FailedReplacements
 from dovetail.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
+from dovetail.planning.disruption.assessment import DisruptionPlanner
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command, command_id
 from dovetail.planning.disruption.records import CommandRecord, read_record
@@ -36,18 +36,15 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, CloudProvider, Patch
 from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.manager import Context, Controller
-from dovetail.scheduling.placement import NewClaim, PodInfo, read_pool
+from dovetail.scheduling.placement import NewClaim, PodInfo, SchedulingOptions, read_pool
 from dovetail.scheduling.resources import NOTHING
-from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
-from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.state.scheduling import SchedulingState
 from tests.harness import provisioning
 from tests.harness.provisioning import OF_FOUR, pool_of_four
-from tests.harness.running import Program, run_controllers
 from tests.harness.stage import gives
-from tests.harness.termination import annotation, is_deleting
+from tests.harness.termination import Scenario, annotation, is_deleting, play_with
 
 DECIDES = "disruption"
 # What rules of checkers ask of decisions, which here are the tests', for nodes that have no reason to go.
@@ -93,13 +90,15 @@ def parts(
     (provisioner,) = (each for each in made if isinstance(each, Provisioner))
     others = [each for each in made if not each.name.startswith(DECIDES)]
     counts = DisruptionMetrics(CollectorRegistry())
+    planner = DisruptionPlanner(options=SchedulingOptions())
+    landing = LandingCheck(cluster, provisioner.state, planner, InlineCompute())
     commands = DisruptionCommands(
         cluster,
         provisioner.state,
         ClaimCreation(cluster, metrics),
         metrics,
         timings,
-        recheck=Recheck(cluster, BudgetSemantics.SEED),
+        recheck=Recheck(cluster, BudgetSemantics.SEED, landing),
         counts=counts,
     )
     leftovers = (DisruptionStrays(cluster, provisioner.state), FailedReplacements(cluster, commands, timings))
@@ -213,46 +212,18 @@ class Setting(provisioning.Setting):
 
 # -- running -----------------------------------------------------------------------------------------------------------
 
-Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
-
 
 @gives("setting")
 def play(
-    scenario: Scenario,
-    *,
-    timings: Timings | None = None,
-    latency_seconds: float = 0.0,
-    seed: int = 0,
-    shuffle: bool = False,
-    except_for: Sequence[str] = (),
+    scenario: Scenario[Setting], *, timings: Timings | None = None, except_for: Sequence[str] = (), **options: Any
 ) -> None:
-    """Run the scenario beside the controllers, in virtual time; the machines are the simulator's cloud's.
+    """Run the scenario beside the controllers; the machines are the simulator's cloud's.
 
     `except_for`: rules of checkers that the scenario itself breaks, beside those that are about decisions.
     """
-    settings: list[Setting] = []
 
-    def controllers_of(program: Program) -> Sequence[Controller]:
-        setting = settings[0]
-        setting.metrics = Metrics(CollectorRegistry())
-        setting.parts = parts(program.cluster, setting.cloud, setting.metrics, timings or Timings())
+    def controllers_of(setting: Setting) -> Sequence[Controller]:
+        setting.parts = parts(setting.program.cluster, setting.provider, setting.metrics, timings or Timings())
         return setting.parts.controllers
 
-    async def within(sim: SimCluster, program: Program) -> None:
-        setting = Setting(sim, program)
-        settings.append(setting)
-        async with AsyncExitStack() as stack:
-            setting.cloud = await stack.enter_async_context(SimCloud(sim, seed=seed))
-            await program.start()
-            await scenario(setting)
-            await program.stop()
-
-    run_controllers(
-        within,
-        controllers_of,
-        seed=seed,
-        shuffle=shuffle,
-        latency_seconds=latency_seconds,
-        started=False,
-        except_for=(*DECISIONS, *except_for),
-    )
+    play_with(Setting, controllers_of, scenario, except_for=(*DECISIONS, *except_for), **options)

@@ -16,7 +16,7 @@ from dovetail.sim.server.faults import Fault
 from tests.harness import manifests
 from tests.harness.claims import node_class
 from tests.harness.provisioning import BIG, pool_of_four
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.harness.termination import annotation, counted, is_deleting
 from tests.sim.disruption_commands.setting import TAINT, Setting, play
 
@@ -277,16 +277,13 @@ async def test_a_dry_run_writes_nothing(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_create_whose_outcome_is_not_known_makes_one_replacement(*, after: bool) -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.stand("a")
-        fault = Fault(OutcomeUnknown("lost"), after=after)
-        setting.sim.server.faults.add(fault, verb="create", resource=NODECLAIMS, times=5)
-        await setting.start(setting.command("a", replacements=1))
-        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "a"))
-        assert len(setting.cloud.machines) == 2
-
-    play(scenario)
+async def test_a_create_whose_outcome_is_not_known_makes_one_replacement(setting: Setting, after: bool) -> None:
+    await setting.stand("a")
+    fault = Fault(OutcomeUnknown("lost"), after=after)
+    setting.sim.server.faults.add(fault, verb="create", resource=NODECLAIMS, times=5)
+    await setting.start(setting.command("a", replacements=1))
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "a"))
+    assert len(setting.cloud.machines) == 2
 
 
 async def test_a_server_that_is_away_for_a_while_is_waited_for(setting: Setting) -> None:
@@ -311,12 +308,10 @@ async def test_a_static_pool_does_not_take_the_replacement_for_one_too_many(sett
     assert len(setting.cloud.machines) == 2
 
 
-def test_the_same_with_a_slow_server_and_in_any_order() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.stand("a", "b")
-        await setting.start(setting.command("a", "b", replacements=1))
-        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "a", "b"))
-        assert len(setting.claims()) == 1
-
-    for seed in range(5):
-        play(scenario, latency_seconds=0.3, seed=seed, shuffle=True)
+@pytest.mark.parametrize("seed", range(5))
+@stage(latency_seconds=0.3, seed=PARAMETER, shuffle=True)
+async def test_the_same_with_a_slow_server_and_in_any_order(setting: Setting) -> None:
+    await setting.stand("a", "b")
+    await setting.start(setting.command("a", "b", replacements=1))
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "a", "b"))
+    assert len(setting.claims()) == 1

@@ -90,28 +90,24 @@ async def test_what_was_not_created_is_lost_and_the_command_with_it(setting: Set
 
 
 @pytest.mark.parametrize("tainted", [False, True])
-def test_a_node_that_took_pods_meanwhile_does_not_go(*, tainted: bool) -> None:
+async def test_a_node_that_took_pods_meanwhile_does_not_go(setting: Setting, tainted: bool) -> None:
     """Without a taint nobody knows what came to the node while nobody was there."""
-
-    async def scenario(setting: Setting) -> None:
-        await setting.stand("a")
-        refused = {"subresource": "status"} if tainted else {"resource": NODES}
-        setting.sim.server.faults.add(
-            Fault(Unavailable("away")), verb="patch", client=names.COMPONENT, times=1000, **refused
-        )
-        await setting.start(setting.command("a", method=Method.EMPTINESS))
-        await setting.sim.run_for("10s")
-        assert setting.record("a") is not None
-        await setting.program.kill()
-        setting.sim.server.faults.clear()
-        await setting.program.start()
-        await setting.sim.run_for("1s")
-        if tainted:
-            assert is_deleting(setting.claim("a"))
-        else:
-            assert setting.is_untouched("a")
-
-    play(scenario)
+    await setting.stand("a")
+    refused = {"subresource": "status"} if tainted else {"resource": NODES}
+    setting.sim.server.faults.add(
+        Fault(Unavailable("away")), verb="patch", client=names.COMPONENT, times=1000, **refused
+    )
+    await setting.start(setting.command("a", method=Method.EMPTINESS))
+    await setting.sim.run_for("10s")
+    assert setting.record("a") is not None
+    await setting.program.kill()
+    setting.sim.server.faults.clear()
+    await setting.program.start()
+    await setting.sim.run_for("1s")
+    if tainted:
+        assert is_deleting(setting.claim("a"))
+    else:
+        assert setting.is_untouched("a")
 
 
 async def test_after_the_deadline_even_what_needs_no_replacement_stays(setting: Setting) -> None:

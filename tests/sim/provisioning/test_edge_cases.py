@@ -14,7 +14,7 @@ from dovetail.sim.server.faults import Fault
 from tests.harness import manifests
 from tests.harness.claims import node_class, node_pool
 from tests.harness.provisioning import BIG, Setting, play, pool_of_four, requests
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.harness.termination import counted
 
 pytestmark = stage(play)
@@ -180,25 +180,22 @@ async def test_a_claim_that_has_no_machine_yet_holds_up_the_next_plan(setting: S
     assert len(setting.claims()) == 2
 
 
-@pytest.mark.parametrize(("longest", "nominated_seconds"), [(10, 20), (30, 60)])
-def test_a_nomination_lasts_two_batches(longest: int, nominated_seconds: int) -> None:
+@pytest.mark.parametrize("batch_longest", [timedelta(seconds=10), timedelta(seconds=30)])
+@stage(batch_longest=PARAMETER)
+async def test_a_nomination_lasts_two_batches(setting: Setting, batch_longest: timedelta) -> None:
     """06 §12.11."""
-
-    async def scenario(setting: Setting) -> None:
-        await setting.begin()
-        await setting.sim.apply(manifests.pod("a"))
-        await setting.sim.wait_until(lambda: bool(setting.claims()))
-        await setting.sim.run_for("5s")
-        name = setting.claims()[0]["metadata"]["name"]
-        state = setting.provisioner.state
-        assert name not in state.nominations(setting.now())
-        await setting.sim.apply(manifests.pod("b"))
-        await setting.sim.wait_until(lambda: name in state.nominations(setting.now()))
-        begun_at = setting.now()
-        assert name in state.nominations(begun_at + timedelta(seconds=nominated_seconds - 2))
-        assert name not in state.nominations(begun_at + timedelta(seconds=nominated_seconds))
-
-    play(scenario, batch_longest=timedelta(seconds=longest))
+    await setting.begin()
+    await setting.sim.apply(manifests.pod("a"))
+    await setting.sim.wait_until(lambda: bool(setting.claims()))
+    await setting.sim.run_for("5s")
+    name = setting.claims()[0]["metadata"]["name"]
+    state = setting.provisioner.state
+    assert name not in state.nominations(setting.now())
+    await setting.sim.apply(manifests.pod("b"))
+    await setting.sim.wait_until(lambda: name in state.nominations(setting.now()))
+    begun_at = setting.now()
+    assert name in state.nominations(begun_at + 2 * batch_longest - timedelta(seconds=2))
+    assert name not in state.nominations(begun_at + 2 * batch_longest)
 
 
 async def test_a_limit_lets_only_a_part_of_a_batch_through(setting: Setting) -> None:

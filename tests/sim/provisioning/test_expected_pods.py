@@ -50,7 +50,7 @@ async def test_what_others_have_taken_is_looked_for_elsewhere(setting: Setting) 
     await setting.sim.wait_until(lambda: bool(setting.sim.objects(NODES)))
     node = setting.sim.objects(NODES)[0]["metadata"]["name"]
     await setting.sim.apply(manifests.pod("thief", cpu=BIG, nodeName=node))
-    assert await setting.seconds_until(lambda: len(setting.claims()) == 2) < 15
+    assert await setting.seconds_until(lambda: len(setting.claims()) == 2) <= 2
     await setting.sim.wait_until(lambda: setting.runs("a"))
 
 

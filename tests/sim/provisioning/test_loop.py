@@ -27,7 +27,7 @@ from dovetail.sim.server.faults import Fault
 from tests.harness import manifests
 from tests.harness.claims import Manifest, node_pool
 from tests.harness.provisioning import BIG, Setting, play, pool_of_four, requests
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 
 pytestmark = stage(play)
 
@@ -122,19 +122,17 @@ async def test_stopping_does_not_wait_for_a_plan_to_be_carried_out(setting: Sett
 
 @pytest.mark.parametrize("after", [True, False], ids=["had taken effect", "had not"])
 @pytest.mark.parametrize("times", [1, 2, 3, 5])
-@pytest.mark.parametrize("latency", [0.0, 0.3])
-def test_a_create_whose_outcome_is_unknown_leads_to_one_claim(after: bool, times: int, latency: float) -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin()
-        fault = Fault(error=OutcomeUnknown("no answer"), after=after)
-        setting.sim.server.faults.add(fault, verb="create", resource=NODECLAIMS, client=names.COMPONENT, times=times)
-        await setting.sim.apply(manifests.pod("a", cpu=BIG))
-        await setting.sim.wait_until(lambda: setting.runs("a"))
-        await setting.sim.run_for("2m")
-        assert len(setting.claims()) == 1
-        assert len(setting.cloud.machines) == 1
-
-    play(scenario, latency_seconds=latency)
+@pytest.mark.parametrize("latency_seconds", [0.0, 0.3])
+@stage(latency_seconds=PARAMETER)
+async def test_a_create_whose_outcome_is_unknown_leads_to_one_claim(setting: Setting, after: bool, times: int) -> None:
+    await setting.begin()
+    fault = Fault(error=OutcomeUnknown("no answer"), after=after)
+    setting.sim.server.faults.add(fault, verb="create", resource=NODECLAIMS, client=names.COMPONENT, times=times)
+    await setting.sim.apply(manifests.pod("a", cpu=BIG))
+    await setting.sim.wait_until(lambda: setting.runs("a"))
+    await setting.sim.run_for("2m")
+    assert len(setting.claims()) == 1
+    assert len(setting.cloud.machines) == 1
 
 
 async def test_a_server_that_is_away_is_asked_again(setting: Setting) -> None:
@@ -196,19 +194,17 @@ async def test_when_nothing_can_be_had_the_pod_is_told_and_served_once_there_is(
     await setting.sim.wait_until(lambda: setting.runs("a"), timeout="10m")
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_the_order_of_things_every_pod_gets_its_place_and_no_more(seed: int) -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin()
-        for number in range(6):
-            await setting.sim.apply(manifests.deployment(f"app{number}", replicas=2, cpu=BIG))
-            await setting.sim.run_for("700ms")
-        for number in range(6):
-            await setting.runs_all(f"app{number}", 2)
-        await setting.sim.run_for("2m")
-        assert len(setting.claims()) == 12
-
-    play(scenario, seed=seed, shuffle=True, latency_seconds=0.05 * seed)
+@pytest.mark.parametrize(("seed", "latency_seconds"), [(0, 0.0), (1, 0.05), (2, 0.1), (3, 0.15)])
+@stage(seed=PARAMETER, shuffle=True, latency_seconds=PARAMETER)
+async def test_whatever_the_order_of_things_every_pod_gets_its_place_and_no_more(setting: Setting) -> None:
+    await setting.begin()
+    for number in range(6):
+        await setting.sim.apply(manifests.deployment(f"app{number}", replicas=2, cpu=BIG))
+        await setting.sim.run_for("700ms")
+    for number in range(6):
+        await setting.runs_all(f"app{number}", 2)
+    await setting.sim.run_for("2m")
+    assert len(setting.claims()) == 12
 
 
 # -- the policies ------------------------------------------------------------------------------------------------------
@@ -220,43 +216,45 @@ def _preferring_nowhere() -> Manifest:
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
 
 
-@pytest.mark.parametrize(("respect", "zones"), [(True, ["test-zone-b"]), (False, None)])
-def test_preferences_count_or_not(respect: bool, zones: list[str] | None) -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin()
-        await setting.sim.apply(manifests.pod("a", affinity=_preferring_nowhere()))
-        await setting.sim.wait_until(lambda: bool(setting.claims()))
-        entries = {each["key"]: each.get("values") for each in setting.claims()[0]["spec"]["requirements"]}
-        assert entries.get(names.ZONE_LABEL) == zones
+@pytest.mark.parametrize(
+    ("options", "zones"),
+    [
+        (SchedulingOptions(respect_preferences=True), ["test-zone-b"]),
+        (SchedulingOptions(respect_preferences=False), None),
+    ],
+)
+@stage(options=PARAMETER)
+async def test_preferences_count_or_not(setting: Setting, zones: list[str] | None) -> None:
+    await setting.begin()
+    await setting.sim.apply(manifests.pod("a", affinity=_preferring_nowhere()))
+    await setting.sim.wait_until(lambda: bool(setting.claims()))
+    entries = {each["key"]: each.get("values") for each in setting.claims()[0]["spec"]["requirements"]}
+    assert entries.get(names.ZONE_LABEL) == zones
 
-    play(scenario, options=SchedulingOptions(respect_preferences=respect))
 
-
-@pytest.mark.parametrize("strict", [True, False])
-def test_min_values_must_hold_or_not(strict: bool) -> None:
-    async def scenario(setting: Setting) -> None:
-        asked = {"key": names.KWOK_INSTANCE_FAMILY_LABEL, "operator": "Exists", "minValues": 50}
-        await setting.begin(node_pool(template={"requirements": [asked]}))
-        await setting.sim.apply(manifests.pod("a"))
-        await setting.sim.run_for("1m")
-        if strict:
-            assert not setting.claims()
-            assert "minValues asks for 50 values" in setting.notes(FAILED, "a")[0]
-            (note,) = setting.notes(EventReason.NO_COMPATIBLE_INSTANCE_TYPES, "default")
-            assert "due to minValues incompatibility" in note
-        else:
-            (claim,) = setting.claims()
-            assert claim["metadata"]["annotations"][names.MIN_VALUES_RELAXED] == "true"
-            count = sample(
-                setting,
-                "karpenter_nodeclaims_created_total",
-                reason="provisioned",
-                nodepool="default",
-                min_values_relaxed="true",
-            )
-            assert count == 1
-
-    play(scenario, options=SchedulingOptions(strict_min_values=strict))
+@pytest.mark.parametrize("options", [SchedulingOptions(strict_min_values=strict) for strict in (True, False)])
+@stage(options=PARAMETER)
+async def test_min_values_must_hold_or_not(setting: Setting, options: SchedulingOptions) -> None:
+    asked = {"key": names.KWOK_INSTANCE_FAMILY_LABEL, "operator": "Exists", "minValues": 50}
+    await setting.begin(node_pool(template={"requirements": [asked]}))
+    await setting.sim.apply(manifests.pod("a"))
+    await setting.sim.run_for("1m")
+    if options.strict_min_values:
+        assert not setting.claims()
+        assert "minValues asks for 50 values" in setting.notes(FAILED, "a")[0]
+        (note,) = setting.notes(EventReason.NO_COMPATIBLE_INSTANCE_TYPES, "default")
+        assert "due to minValues incompatibility" in note
+    else:
+        (claim,) = setting.claims()
+        assert claim["metadata"]["annotations"][names.MIN_VALUES_RELAXED] == "true"
+        count = sample(
+            setting,
+            "karpenter_nodeclaims_created_total",
+            reason="provisioned",
+            nodepool="default",
+            min_values_relaxed="true",
+        )
+        assert count == 1
 
 
 # -- what is measured --------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from dovetail.sim.server.faults import Fault
 from tests.harness import manifests
 from tests.harness.claims import condition, condition_of, node_class, node_pool, put_status
 from tests.harness.manifests import Manifest
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.harness.termination import (
     FOR_EVER,
     GUARDED,
@@ -290,30 +290,27 @@ async def poke(setting: Setting, node: str, times: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 2, 15, 35])
-def test_a_node_counts_as_drained_once(seed: int) -> None:
+@stage(seed=PARAMETER, shuffle=True)
+async def test_a_node_counts_as_drained_once(setting: Setting) -> None:
     """03 §10.53."""
-
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[manifests.pod("web")])
-        await attach(setting, "disk", node, "pv-1")  # so that there is time to look again after the drain
-        await setting.delete_claim()
-        await poke(setting, node, 20)
-        assert counted(setting.metrics.nodes_drained) == 0
-        await setting.sim.wait_until(lambda: setting.condition(ConditionType.DRAINED).get("status") == "True")
-        await poke(setting, node, 20)
-        assert counted(setting.metrics.nodes_drained, nodepool="default") == 1
-        before = setting.metrics
-        await setting.program.stop()
-        await setting.program.start()
-        await poke(setting, node, 3)
-        assert setting.metrics is not before
-        await detach(setting, "disk")
-        await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
-        await setting.sim.run_for("1m")
-        assert counted(setting.metrics.nodes_drained) == 0  # whoever came later has seen that it was
-        assert counted(setting.metrics.nodes_terminated) == 1
-
-    play(scenario, seed=seed, shuffle=True)
+    node = await setting.launch(pods=[manifests.pod("web")])
+    await attach(setting, "disk", node, "pv-1")  # so that there is time to look again after the drain
+    await setting.delete_claim()
+    await poke(setting, node, 20)
+    assert counted(setting.metrics.nodes_drained) == 0
+    await setting.sim.wait_until(lambda: setting.condition(ConditionType.DRAINED).get("status") == "True")
+    await poke(setting, node, 20)
+    assert counted(setting.metrics.nodes_drained, nodepool="default") == 1
+    before = setting.metrics
+    await setting.program.stop()
+    await setting.program.start()
+    await poke(setting, node, 3)
+    assert setting.metrics is not before
+    await detach(setting, "disk")
+    await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
+    await setting.sim.run_for("1m")
+    assert counted(setting.metrics.nodes_drained) == 0  # whoever came later has seen that it was
+    assert counted(setting.metrics.nodes_terminated) == 1
 
 
 async def test_what_could_not_be_written_is_not_counted(setting: Setting) -> None:
@@ -354,28 +351,25 @@ QUANTITIES: dict[str, Any] = {"cpu": "1000m", "memory": "1048576Ki", "ephemeral-
 
 
 @pytest.mark.parametrize("cloud", [False, True])
-def test_quantities_stay_as_they_were_written(cloud: bool) -> None:
+@stage(cloud=PARAMETER)
+async def test_quantities_stay_as_they_were_written(setting: Setting) -> None:
     """03 §10.55."""
-
-    async def scenario(setting: Setting) -> None:
-        past = Past(setting.sim, NODECLAIMS, "c1")
-        requests = {"requests": QUANTITIES}
-        startup = [{"key": "example.com/startup", "effect": "NoSchedule"}]
-        await setting.want(resources=requests, startupTaints=startup, terminationGracePeriod="90m")
-        await setting.sim.wait_until(lambda: setting.condition(ConditionType.REGISTERED).get("status") == "True")
-        node = str(setting.sim.objects(NODES)[0]["metadata"]["name"])
-        await setting.sim.api.write(Patch(NODES, node, {"spec": {"taints": []}}))
-        await setting.sim.wait_until(lambda: setting.condition(ConditionType.INITIALIZED).get("status") == "True")
-        await setting.delete_claim()
-        await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
-        # 1 and 1000m are the same and not the same text, and the API server compares texts.
-        specs = [state["spec"] for state in past.states]
-        assert len(specs) > 5
-        assert all(spec == specs[0] for spec in specs)
-        assert specs[0]["resources"]["requests"] == QUANTITIES
-        assert specs[0]["terminationGracePeriod"] == "90m"
-
-    play(scenario, cloud=cloud)
+    past = Past(setting.sim, NODECLAIMS, "c1")
+    requests = {"requests": QUANTITIES}
+    startup = [{"key": "example.com/startup", "effect": "NoSchedule"}]
+    await setting.want(resources=requests, startupTaints=startup, terminationGracePeriod="90m")
+    await setting.sim.wait_until(lambda: setting.condition(ConditionType.REGISTERED).get("status") == "True")
+    node = str(setting.sim.objects(NODES)[0]["metadata"]["name"])
+    await setting.sim.api.write(Patch(NODES, node, {"spec": {"taints": []}}))
+    await setting.sim.wait_until(lambda: setting.condition(ConditionType.INITIALIZED).get("status") == "True")
+    await setting.delete_claim()
+    await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
+    # 1 and 1000m are the same and not the same text, and the API server compares texts.
+    specs = [state["spec"] for state in past.states]
+    assert len(specs) > 5
+    assert all(spec == specs[0] for spec in specs)
+    assert specs[0]["resources"]["requests"] == QUANTITIES
+    assert specs[0]["terminationGracePeriod"] == "90m"
 
 
 # -- the beginning of a machine (56–58) -------------------------------------------------------------------------------
@@ -493,40 +487,34 @@ async def test_other_errors_are_told_on_the_claim_and_tried_again(setting: Setti
 
 
 @pytest.mark.parametrize("cloud", [False, True])
-def test_without_its_node_class_a_claim_is_gone_within_seconds(cloud: bool) -> None:
+@stage(cloud=PARAMETER)
+async def test_without_its_node_class_a_claim_is_gone_within_seconds(setting: Setting) -> None:
     """03 §10.58."""
-
-    async def scenario(setting: Setting) -> None:
-        reference = {"group": names.KWOK_GROUP, "kind": names.KWOK_NODECLASS_KIND, "name": "missing"}
-        await setting.want(nodeClassRef=reference)
-        assert await setting.seconds_until(lambda: setting.gone(NODECLAIMS, "c1")) < 3
-        await setting.sim.run_for("1s")
-        (told,) = setting.events(EventReason.INSUFFICIENT_CAPACITY, "c1")
-        assert "missing" in told["note"]
-        assert counted(setting.metrics.nodeclaims_disrupted, reason="insufficient_capacity") == 1
-
-    play(scenario, cloud=cloud)
+    reference = {"group": names.KWOK_GROUP, "kind": names.KWOK_NODECLASS_KIND, "name": "missing"}
+    await setting.want(nodeClassRef=reference)
+    assert await setting.seconds_until(lambda: setting.gone(NODECLAIMS, "c1")) < 3
+    await setting.sim.run_for("1s")
+    (told,) = setting.events(EventReason.INSUFFICIENT_CAPACITY, "c1")
+    assert "missing" in told["note"]
+    assert counted(setting.metrics.nodeclaims_disrupted, reason="insufficient_capacity") == 1
 
 
 @pytest.mark.parametrize("cloud", [False, True])
-def test_with_a_node_class_that_is_not_ready_a_claim_is_gone_and_the_pool_says_so(cloud: bool) -> None:
+@stage(cloud=PARAMETER)
+async def test_with_a_node_class_that_is_not_ready_a_claim_is_gone_and_the_pool_says_so(setting: Setting) -> None:
     """03 §10.58."""
-
-    async def scenario(setting: Setting) -> None:
-        await setting.sim.apply(node_class(), node_pool())
-        await setting.sim.run_for("1s")
-        assert condition_of(setting.sim, NODEPOOLS, "default", "NodeClassReady")["status"] == "True"
-        failing = condition("Ready", "False", reason="NoSubnets", message="no subnets found")
-        await put_status(setting.sim, KWOK_NODECLASSES, "default", {"conditions": [failing]})
-        await setting.want()
-        assert await setting.seconds_until(lambda: setting.gone(NODECLAIMS, "c1")) < 3
-        await setting.sim.run_for("1s")
-        (told,) = setting.events(EventReason.NODECLASS_NOT_READY, "c1")
-        assert "no subnets found" in told["note"]
-        assert counted(setting.metrics.nodeclaims_disrupted, reason="nodeclass_not_ready") == 1
-        pool = condition_of(setting.sim, NODEPOOLS, "default", "NodeClassReady")
-        assert (pool["status"], pool["message"]) == ("False", "no subnets found")
-        assert condition_of(setting.sim, NODEPOOLS, "default", "Ready")["status"] == "False"
-        assert setting.sim.objects(NODES) == []
-
-    play(scenario, cloud=cloud)
+    await setting.sim.apply(node_class(), node_pool())
+    await setting.sim.run_for("1s")
+    assert condition_of(setting.sim, NODEPOOLS, "default", "NodeClassReady")["status"] == "True"
+    failing = condition("Ready", "False", reason="NoSubnets", message="no subnets found")
+    await put_status(setting.sim, KWOK_NODECLASSES, "default", {"conditions": [failing]})
+    await setting.want()
+    assert await setting.seconds_until(lambda: setting.gone(NODECLAIMS, "c1")) < 3
+    await setting.sim.run_for("1s")
+    (told,) = setting.events(EventReason.NODECLASS_NOT_READY, "c1")
+    assert "no subnets found" in told["note"]
+    assert counted(setting.metrics.nodeclaims_disrupted, reason="nodeclass_not_ready") == 1
+    pool = condition_of(setting.sim, NODEPOOLS, "default", "NodeClassReady")
+    assert (pool["status"], pool["message"]) == ("False", "no subnets found")
+    assert condition_of(setting.sim, NODEPOOLS, "default", "Ready")["status"] == "False"
+    assert setting.sim.objects(NODES) == []

@@ -26,7 +26,7 @@ from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import parse_time
 from tests.harness import manifests
 from tests.harness.claims import condition_of, node, node_class, node_pool, put_status
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.harness.termination import FOR_EVER, GUARDED, Setting, counted, is_deleting, play
 from tests.sim.termination.past import Past
 
@@ -169,19 +169,16 @@ async def tear_out(setting: Setting, name: str) -> None:
 
 
 @pytest.mark.parametrize("cloud", [False, True])
-def test_a_claim_without_machine_and_node_is_collected_within_two_minutes(cloud: bool) -> None:
+@stage(cloud=PARAMETER)
+async def test_a_claim_without_machine_and_node_is_collected_within_two_minutes(setting: Setting, cloud: bool) -> None:
     """03 §10.60."""
-
-    async def scenario(setting: Setting) -> None:
-        name = await setting.launch()
-        await setting.sim.run_for("3m7s")
-        if cloud:
-            setting.cloud.vanish(provider_id(setting))
-        await tear_out(setting, name)
-        assert await setting.seconds_until(lambda: setting.gone(NODECLAIMS, "c1")) <= 120
-        assert counted(setting.metrics.nodeclaims_disrupted, reason="garbage_collected") == 1
-
-    play(scenario, cloud=cloud)
+    name = await setting.launch()
+    await setting.sim.run_for("3m7s")
+    if cloud:
+        setting.cloud.vanish(provider_id(setting))
+    await tear_out(setting, name)
+    assert await setting.seconds_until(lambda: setting.gone(NODECLAIMS, "c1")) <= 120
+    assert counted(setting.metrics.nodeclaims_disrupted, reason="garbage_collected") == 1
 
 
 @stage(cloud=True)
@@ -277,16 +274,13 @@ async def test_later_changes_of_the_node_do_not_undo_initialization(setting: Set
 
 @pytest.mark.parametrize(("value", "synced"), [("true", False), ("false", True), ("yes", True), ("", True)])
 @pytest.mark.parametrize("cloud", [False, True])
-def test_only_true_keeps_the_taints_from_the_node(value: str, synced: bool, cloud: bool) -> None:
+@stage(cloud=PARAMETER)
+async def test_only_true_keeps_the_taints_from_the_node(setting: Setting, value: str, synced: bool) -> None:
     """03 §10.65."""
-
-    async def scenario(setting: Setting) -> None:
-        name = await register(setting, labels={names.DO_NOT_SYNC_TAINTS_LABEL: value})
-        await setting.sim.run_for("10s")
-        assert keys(setting, name) == ({OWN["key"], STARTUP["key"]} if synced else set())
-        assert is_true(setting, ConditionType.INITIALIZED) is not synced
-
-    play(scenario, cloud=cloud)
+    name = await register(setting, labels={names.DO_NOT_SYNC_TAINTS_LABEL: value})
+    await setting.sim.run_for("10s")
+    assert keys(setting, name) == ({OWN["key"], STARTUP["key"]} if synced else set())
+    assert is_true(setting, ConditionType.INITIALIZED) is not synced
 
 
 async def test_registering_again_doubles_nothing_and_brings_nothing_back(setting: Setting) -> None:

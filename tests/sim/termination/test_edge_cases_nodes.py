@@ -14,7 +14,7 @@ from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
 from tests.harness import manifests
 from tests.harness.claims import launched, node_claim
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.harness.termination import GUARDED, Setting, annotation, attach, counted, is_deleting, play
 
 pytestmark = stage(play)
@@ -136,49 +136,43 @@ async def test_deleting_either_ends_both(setting: Setting, first: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_nothing_is_drained_or_counted_twice(seed: int) -> None:
+@stage(seed=PARAMETER, shuffle=True, latency_seconds=0.01)
+async def test_nothing_is_drained_or_counted_twice(setting: Setting) -> None:
     """03 §10.6."""
     pods = [manifests.pod(f"web-{number}", annotations={SHUTDOWN: f"{number}s"}) for number in range(8)]
-
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=pods)
-        # Whatever happens to pods, claim and Node has the same Node looked at again, by up to a hundred workers.
-        await setting.delete_claim()
-        await setting.delete_node(node)
-        for number in range(20):
-            await setting.annotate(NODES, node, {"example.com/turn": str(number)})
-            await setting.annotate(NODECLAIMS, "c1", {"example.com/turn": str(number)})
-        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1") and setting.gone(NODES, node))
-        await setting.sim.run_for("1m")
-        assert {pod["metadata"]["name"]: len(setting.tried_to_evict(pod["metadata"]["name"])) for pod in pods} == {
-            f"web-{number}": 1 for number in range(8)
-        }
-        metrics = setting.metrics
-        assert counted(metrics.pods_drained) == 8
-        assert counted(metrics.pods_eviction_requests, code="200") == 8
-        assert counted(metrics.nodes_drained) == 1
-        assert counted(metrics.nodes_terminated) == 1
-        assert counted(metrics.nodeclaims_terminated) == 1
-        assert len(setting.events(EventReason.EVICTED)) == 8
-
-    play(scenario, seed=seed, shuffle=True, latency_seconds=0.01)
+    node = await setting.launch(pods=pods)
+    # Whatever happens to pods, claim and Node has the same Node looked at again, by up to a hundred workers.
+    await setting.delete_claim()
+    await setting.delete_node(node)
+    for number in range(20):
+        await setting.annotate(NODES, node, {"example.com/turn": str(number)})
+        await setting.annotate(NODECLAIMS, "c1", {"example.com/turn": str(number)})
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1") and setting.gone(NODES, node))
+    await setting.sim.run_for("1m")
+    assert {pod["metadata"]["name"]: len(setting.tried_to_evict(pod["metadata"]["name"])) for pod in pods} == {
+        f"web-{number}": 1 for number in range(8)
+    }
+    metrics = setting.metrics
+    assert counted(metrics.pods_drained) == 8
+    assert counted(metrics.pods_eviction_requests, code="200") == 8
+    assert counted(metrics.nodes_drained) == 1
+    assert counted(metrics.nodes_terminated) == 1
+    assert counted(metrics.nodeclaims_terminated) == 1
+    assert len(setting.events(EventReason.EVICTED)) == 8
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_nothing_is_looked_at_again_once_all_is_gone(seed: int) -> None:
+@stage(seed=PARAMETER, shuffle=True, latency_seconds=0.01)
+async def test_nothing_is_looked_at_again_once_all_is_gone(setting: Setting) -> None:
     """03 §10.6."""
-
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[web()])
-        await setting.delete_claim()
-        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1") and setting.gone(NODES, node))
-        await setting.sim.run_for("10s")
-        # An own write whose object is gone is not waited for.
-        assert setting.program.cluster.nodes.get_consistent(node) is None
-        assert setting.program.cluster.claims.get_consistent("c1") is None
-        assert setting.program.cluster.pods.get_consistent("web", "default") is None
-
-    play(scenario, seed=seed, shuffle=True, latency_seconds=0.01)
+    node = await setting.launch(pods=[web()])
+    await setting.delete_claim()
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1") and setting.gone(NODES, node))
+    await setting.sim.run_for("10s")
+    # An own write whose object is gone is not waited for.
+    assert setting.program.cluster.nodes.get_consistent(node) is None
+    assert setting.program.cluster.claims.get_consistent("c1") is None
+    assert setting.program.cluster.pods.get_consistent("web", "default") is None
 
 
 @stage(cloud=True)

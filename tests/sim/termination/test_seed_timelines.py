@@ -81,7 +81,7 @@ async def all_gone_by(setting: Setting, at: datetime, *, nodes: Iterable[str], c
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_15_minutes_for_three_pods_of_10_that_may_go_one_at_a_time(nodes: int) -> None:
+async def test_15_minutes_for_three_pods_of_10_that_may_go_one_at_a_time(setting: Setting, nodes: int) -> None:
     web = manifests.deployment("web", replicas=3, terminationGracePeriodSeconds=600, annotations=STUBBORN)
     anti_affinity = {
         "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -90,41 +90,37 @@ def test_15_minutes_for_three_pods_of_10_that_may_go_one_at_a_time(nodes: int) -
     }
     if nodes == 3:
         web["spec"]["template"]["spec"]["affinity"] = {"podAntiAffinity": anti_affinity}
+    claims = [f"c{number}" for number in range(nodes)]
+    hosts = [await setting.launch(claim, terminationGracePeriod="15m") for claim in claims]
+    await setting.sim.apply(web, manifests.pdb("web", maxUnavailable=1))
+    await setting.sim.wait_until(lambda: len(setting.sim.pods(app="web", ready=True)) == 3)
+    await setting.sim.run_for("1s")  # the budget's status follows
+    pods = [str(pod["metadata"]["name"]) for pod in setting.sim.pods(app="web")]
+    deleted_at = setting.now()
+    for claim in claims:
+        await setting.delete_claim(claim)
 
-    async def scenario(setting: Setting) -> None:
-        claims = [f"c{number}" for number in range(nodes)]
-        hosts = [await setting.launch(claim, terminationGracePeriod="15m") for claim in claims]
-        await setting.sim.apply(web, manifests.pdb("web", maxUnavailable=1))
-        await setting.sim.wait_until(lambda: len(setting.sim.pods(app="web", ready=True)) == 3)
-        await setting.sim.run_for("1s")  # the budget's status follows
-        pods = [str(pod["metadata"]["name"]) for pod in setting.sim.pods(app="web")]
-        deleted_at = setting.now()
-        for claim in claims:
-            await setting.delete_claim(claim)
+    # One is evicted. Its replacement finds no node, so the budget allows no other.
+    await setting.run_until(deleted_at + 5 * MINUTE - MOMENT)
+    (first,) = (pod for pod in pods if is_deleting(setting.pod(pod)))
+    assert requested(setting.pod(first)) == (deleted_at, 600)
+    assert_evicted(setting, first, deleted_at)
+    others = [pod for pod in pods if pod != first]
+    assert all(setting.runs(pod) for pod in others)
 
-        # One is evicted. Its replacement finds no node, so the budget allows no other.
-        await setting.run_until(deleted_at + 5 * MINUTE - MOMENT)
-        (first,) = (pod for pod in pods if is_deleting(setting.pod(pod)))
-        assert requested(setting.pod(first)) == (deleted_at, 600)
-        assert_evicted(setting, first, deleted_at)
-        others = [pod for pod in pods if pod != first]
-        assert all(setting.runs(pod) for pod in others)
+    # At +5 m what is left would not end in time if it were asked any later.
+    await setting.run_past(deleted_at + 5 * MINUTE)
+    for pod in others:
+        assert requested(setting.pod(pod)) == (deleted_at + 5 * MINUTE, 600)
+        assert_forced(setting, pod, deleted_at + 15 * MINUTE, own=600, granted=600)
 
-        # At +5 m what is left would not end in time if it were asked any later.
-        await setting.run_past(deleted_at + 5 * MINUTE)
-        for pod in others:
-            assert requested(setting.pod(pod)) == (deleted_at + 5 * MINUTE, 600)
-            assert_forced(setting, pod, deleted_at + 15 * MINUTE, own=600, granted=600)
-
-        await setting.run_past(deleted_at + 10 * MINUTE)
-        assert setting.pod(first) is None
-        ends = [host for host in hosts if setting.node(host) is not None]
-        assert len(ends) == (1 if nodes == 1 else 2)
-        left = [claim for claim in claims if setting.claim(claim) is not None]
-        await all_gone_by(setting, deleted_at + 15 * MINUTE, nodes=ends, claims=left)
-        assert setting.gone(PODS, *pods)
-
-    play(scenario)
+    await setting.run_past(deleted_at + 10 * MINUTE)
+    assert setting.pod(first) is None
+    ends = [host for host in hosts if setting.node(host) is not None]
+    assert len(ends) == (1 if nodes == 1 else 2)
+    left = [claim for claim in claims if setting.claim(claim) is not None]
+    await all_gone_by(setting, deleted_at + 15 * MINUTE, nodes=ends, claims=left)
+    assert setting.gone(PODS, *pods)
 
 
 # -- seed 000: 4 h for the pod, 72 h for the node ----------------------------------------------------------------------
@@ -406,7 +402,7 @@ async def test_expiry_without_a_deadline_waits_and_says_for_whom(setting: Settin
     note = note_of(setting, EventReason.FAILED_DRAINING, node)
     assert "default/web" in note
     assert "do-not-disrupt" in note
-    assert "the drain has no deadline" in note
+    assert "no terminationGracePeriod" in note
     await setting.run_until(expires_at + 24 * HOUR)
     assert setting.runs("web")
     assert setting.tried_to_evict() == []

@@ -353,16 +353,15 @@ REFUSED: dict[str, Case] = {
     "duplicate": (POD + b"a:\n  b: 1\n  c: 2\n  b: 3\n", 1, 6, "a.b", "duplicate key 'b'"),
     "duplicate in list": (POD + b"a:\n- x\n- {b: 1, 'b': 2}\n", 1, 5, "a[1].b", "duplicate key 'b'"),
     "duplicate list": (POD + b"a: [1]\na: [2]\n", 1, 4, "a", "duplicate key 'a'"),
-    "bool key": (POD + b"on: 1\n", 1, 3, None, "a key must be a string: on reads as a boolean (quote it)"),
-    "int key": (POD + b"data:\n  80: x\n", 1, 4, "data", "a key must be a string: 80 reads as an integer (quote it)"),
-    "null key": (POD + b"a: {~: 1}\n", 1, 3, "a", "a key must be a string: ~ reads as null (quote it)"),
+    "key twice": (POD + b"data:\n  80: x\n  '80': y\n", 1, 5, "data[80]", "duplicate key '80'"),
+    "null key": (POD + b"a: {~: 1}\n", 1, 3, "a", "a key must be a string, not null"),
     "list key": (POD + b"? [a]\n: 1\n", 1, 3, None, "a key must be a string, not a list or mapping"),
     "alias key": (
         POD + b"a: &a [1]\n*a : 1\n",
         1,
         4,
         None,
-        "a key must be a string: a list or mapping (quote it)",
+        "a key must be a string, not a list or mapping",
     ),
     "python tag": (
         POD + b"a: !!python/object/apply:os.system [x]\n",
@@ -758,3 +757,11 @@ def test_slow_path_leaves_the_value_as_it_was() -> None:
         "apiVersion": "v1",
         "metadata": {"name": "a", "labels": {"x": 1, "z": None}},
     }
+
+
+def test_keys_become_strings_as_in_the_api_machinery() -> None:
+    """`portLevelMtls: {9090: …}` and `on:` are keys that kubectl takes."""
+    text = POD + b"a: {9090: x, 1.5: v, on: z, 'no': q, 0x10: r, !!str 7: s}\n"
+    (document,) = read_documents(text, "f")
+    assert document.value is not None
+    assert document.value["a"] == {"9090": "x", "1.5": "v", "true": "z", "no": "q", "16": "r", "7": "s"}

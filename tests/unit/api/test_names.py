@@ -116,12 +116,13 @@ CONDITIONS = """
     VolumesDetached
 """
 EVENTS = """
-    AwaitingVolumeDetachment BudgetReadingDiffers BudgetWithoutEffect ConsolidationCandidate ConsolidationRejected
-    Disrupted DisruptionBlocked DisruptionLaunching DisruptionRolledBack DisruptionTerminating
-    DisruptionWaitingReadiness DoNotDisruptGracePeriodElapsed DoNotDisruptUntil Evicted FailedConsistencyCheck
-    FailedDraining FailedScheduling FailedTermination InsufficientCapacityError InvalidBudget InvalidDisruptionCommand
-    InvalidDisruptionSchedule InvalidDoNotDisrupt NoCompatibleInstanceTypes NodeClassNotReady NodeLost NodeRepairBlocked
-    Nominated ReplacementFailed TerminationGracePeriodExpiring Unconsolidatable UnregisteredTaintMissing
+    AwaitingVolumeDetachment BudgetReadingDiffers BudgetWithoutEffect ConsolidationBackoff ConsolidationCandidate
+    ConsolidationFinished ConsolidationRejected Disrupted DisruptionBlocked DisruptionLaunching DisruptionRolledBack
+    DisruptionTerminating DisruptionWaitingReadiness DoNotDisruptGracePeriodElapsed DoNotDisruptUntil Evicted
+    FailedConsistencyCheck FailedDraining FailedScheduling FailedTermination InsufficientCapacityError InvalidBudget
+    InvalidDisruptionCommand InvalidDisruptionSchedule InvalidDoNotDisrupt NoCompatibleInstanceTypes NodeClassNotReady
+    NodeLost NodeRepairBlocked Nominated ReplacementFailed TerminationGracePeriodExpiring Unconsolidatable
+    UnregisteredTaintMissing
 """
 
 

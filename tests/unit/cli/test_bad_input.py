@@ -220,12 +220,12 @@ def test_nulls_are_absent(dovetail: Program) -> None:
 
 
 def test_unknown_kinds_are_ignored_and_counted(dovetail: Program) -> None:
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    unread = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     stranger = {"apiVersion": "example.com/v1", "kind": "Pod", "metadata": {"name": "not ours"}}
-    answer = explained(dovetail, service, service, stranger)
+    answer = explained(dovetail, unread, unread, stranger)
     assert [(problem["severity"], problem["object"], problem["message"]) for problem in answer["problems"]] == [
         ("info", "example.com/v1 Pod", "1 object of a kind that no rule reads"),
-        ("info", "v1 Service", "2 objects of a kind that no rule reads"),
+        ("info", "v1 ConfigMap", "2 objects of a kind that no rule reads"),
     ]
     assert answer["pods"] == []
 

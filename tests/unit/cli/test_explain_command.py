@@ -11,6 +11,7 @@ from tests.unit.cli.running import Program
 
 CLUSTER = str(Path(__file__).parents[3] / "examples" / "cluster.yaml")
 AT = "2026-03-07T01:30:00Z"
+FRIDAY = "2026-03-06T16:20:00Z"
 
 TRAINER = """
 apiVersion: v1
@@ -154,7 +155,7 @@ def test_the_namespace_of_a_named_pod_can_be_given(dovetail: Program) -> None:
     missing = dovetail("explain", "-f", file, "--at", AT, "pod/trainer-0")
     assert (missing.code, missing.err) == (
         2,
-        "dovetail: pod/trainer-0: not found in the input, which holds no pod/default/trainer-0\n",
+        "dovetail: pod/default/trainer-0 is not in the input; did you mean pod/ml/trainer-0?\n",
     )
 
 
@@ -163,7 +164,7 @@ def test_only_the_named_objects_are_told(dovetail: Program) -> None:
     assert ([node["name"] for node in answer["nodes"]], answer["pods"], answer["nodepools"]) == (["n1"], [], [])
 
 
-@pytest.mark.parametrize("name", ["n1", "service/x", "pod/", "/x"])
+@pytest.mark.parametrize("name", ["nothing", "service/x", "pod/", "/x"])
 def test_a_name_without_a_known_kind_is_refused(dovetail: Program, name: str) -> None:
     outcome = dovetail("explain", "-f", dovetail.file(TRAINER), name)
     assert outcome.code == 2
@@ -172,7 +173,7 @@ def test_a_name_without_a_known_kind_is_refused(dovetail: Program, name: str) ->
 
 def test_a_table_tells_people_in_their_zone(dovetail: Program) -> None:
     outcome = dovetail("explain", "-f", dovetail.file(TRAINER), "--at", AT, "--tz", "Europe/Berlin")
-    assert "next opens 2026-03-07T03:00:00+01:00 for 6h (in 30m)" in outcome.out
+    assert "next opens 2026-03-07T03:00:00+01:00 (in 30m) for 6h" in outcome.out
     assert "2026-03-07T02:00:00Z" not in outcome.out
     assert "\x1b" not in outcome.out
 
@@ -410,3 +411,97 @@ def test_every_command_has_the_common_options(dovetail: Program, command: str) -
     shown = dovetail(command, "--help").out
     options = ["-f", "-o", "--at", "--for", "--tz", "-n", "-q", "-v"]
     assert [option for option in options if f"  {option}" not in shown] == []
+
+
+def test_a_namespace_has_a_table_of_its_pods_and_their_nodes(dovetail: Program) -> None:
+    lines = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, "-n", "ml").out.splitlines()
+    assert lines[2] == "Pods of ml"
+    assert lines[3].split() == ["POD", "NODE", "DISRUPTION", "UNTIL", "FORCED", "BLOCKS", "WHY"]
+    rows = {line.split()[0]: line for line in lines[4 : lines.index("", 4)]}
+    assert rows["notebook-anna-0"].split()[1:7] == ["batch-9dwlm", "protected", "in", "2d15h", "in", "2d15h"]
+    assert rows["etl-loader-vx8nf"].split()[1:] == ["batch-9dwlm", "allowed", "-", "-", "-"]
+    nodes = lines[lines.index("Nodes") + 2 :]
+    assert [line.split()[0] for line in nodes[: nodes.index("")]] == ["batch-2fp8k", "batch-9dwlm", "batch-t5hxv"]
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("general-8vtqz", "general-8vtqz waits (Drifted) since"),
+        ("no/general-8vtqz", "general-8vtqz waits (Drifted) since"),
+        ("nc/services-r8tkd", "services-r8tkd is leaving (Expired, S3 disrupting) since"),
+    ],
+)
+def test_short_kinds_and_names_alone(dovetail: Program, named: str, said: str) -> None:
+    assert dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, named).out.splitlines()[2].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [("node/general-8vtqx", "node/general-8vtqz or nodeclaim/general-8vtqz"), ("general-8vtqx", "node/general-8vtqz")],
+)
+def test_a_misspelt_name_is_corrected(dovetail: Program, named: str, meant: str) -> None:
+    outcome = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, named)
+    assert outcome.code == 2
+    assert f"did you mean {meant}" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["explain", "forecast"])
+def test_an_old_dump_is_told_with_the_time_at_which_it_was_taken(dovetail: Program, command: str) -> None:
+    old = dovetail(command, "-f", CLUSTER, "--at", "2026-05-01T00:00:00Z").out
+    assert "→ ask about the time at which it was taken: --at 2026-03-06T16:18:52Z" in old
+    assert "OldDump" not in dovetail(command, "-f", CLUSTER, "--at", FRIDAY).out
+
+
+def test_a_whole_dump_begins_with_totals(dovetail: Program) -> None:
+    lines = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY).out.splitlines()
+    assert lines[1] == "13 nodes: 1 stuck, 4 waiting, 2 leaving, 1 may go now, 5 without a reason to go"
+    assert lines[2].startswith("blocked most by: disruption-schedule 2, consolidate-after 1")
+
+
+def test_explain_has_the_findings_of_lint(dovetail: Program) -> None:
+    """Names that nothing reads, windows that never open, budgets that never allow, and what to write instead."""
+    text = (
+        TRAINER.replace("disruption-schedule-duration", "disruption-duration")
+        .replace("0 2 * * 6", "0 22-6 * * *")
+        .replace(
+            'budgets: [{nodes: "2"}]', 'budgets: [{nodes: "0", schedule: "0 9 * * 1-5 *", duration: 1d}, {nodes: "0"}]'
+        )
+        .replace('initialized: "true"}', 'initialized: "true"}\n    annotations: {karpenter.sh/do-not-disrupt: 1d}')
+    )
+    pod, label = (
+        f"""
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: {name}, namespace: ml, {holder}: {{{key}: "0 0 31 2 *"}}}}
+  spec: {{nodeName: n1}}
+"""
+        for name, holder, key in (
+            ("never", "annotations", "karpenter.sh/disruption-schedule"),
+            ("label", "labels", "karpenter.sh/disruption-schedule"),
+        )
+    )
+    answer = data(dovetail, text=text + pod + label)
+    found = {(problem["rule"], problem["object"]): problem["remedy"] for problem in answer["problems"]}
+    lint = json.loads(dovetail("lint", dovetail.file(text + pod + label), "--at", AT, "-o", "json").out)
+    told = {(problem["rule"], problem["object"]): problem["remedy"] for problem in lint["problems"]}
+    for key in (
+        ("InvalidDisruptionSchedule", "Pod/ml/trainer-0"),
+        ("UnknownAnnotation", "Pod/ml/trainer-0"),
+        ("ScheduleNeverFires", "Pod/ml/never"),
+        ("AnnotationAsLabel", "Pod/ml/label"),
+        ("InvalidDoNotDisrupt", "Node/n1"),
+        ("InvalidBudget", "NodePool/default"),
+        ("InvalidField", "NodePool/default"),
+        ("BudgetBlocksForever", "NodePool/default"),
+    ):
+        assert found[key] == told[key]
+
+
+def test_a_kind_that_lint_reads_is_not_reported_as_unread(dovetail: Program) -> None:
+    others = "\n".join(
+        f"- {{apiVersion: {version}, kind: {kind}, metadata: {{name: a}}}}"
+        for version, kind in (("batch/v1", "CronJob"), ("x/v1", "Odd"))
+    )
+    problems = data(dovetail, text=f"{TRAINER}\n{others}\n")["problems"]
+    assert [problem["object"] for problem in problems if problem["rule"] == "NotRead"] == ["x/v1 Odd"]

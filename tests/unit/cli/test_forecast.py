@@ -104,7 +104,7 @@ def test_a_namespace_is_told_of_its_own_pods(dovetail: Program) -> None:
 def test_what_is_not_there_is_an_error(dovetail: Program) -> None:
     outcome = dovetail("forecast", "-f", CLUSTER, "node/nowhere")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "node/nowhere: not found" in outcome.err
+    assert "node/nowhere is not in the input" in outcome.err
     assert dovetail("forecast", "-f", CLUSTER, "--nodepool", "none").code == 2
 
 

@@ -100,7 +100,7 @@ def test_quiet_is_only_findings_and_verbose_says_what_was_read(dovetail: Program
     assert normal.startswith(quiet)
     assert verbose == normal + "read 5 objects: 3 Pod, 1 Node, 1 Service\n"
     assert dovetail("lint", file, "-q", "-n", "ml").out == ""
-    assert dovetail("lint", dovetail.file(""), "-v").out == "nothing found\nread 0 objects\n"
+    assert dovetail("lint", dovetail.file(""), "-v").out == "nothing checked: the input is empty\nread 0 objects\n"
 
 
 def windows(answer: dict[str, Any]) -> dict[str, str]:

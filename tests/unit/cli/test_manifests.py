@@ -68,6 +68,27 @@ def test_the_deployment(dovetail: Program) -> None:
     assert budget["spec"] == {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
 
 
+def test_default_spread_constraints_come_with_their_rights(dovetail: Program) -> None:
+    file = str(Path(__file__).parents[3] / "examples" / "scheduler-config.yaml")
+    needed = {"services", "replicasets", "statefulsets", "replicationcontrollers"}
+
+    def parts(*arguments: str) -> tuple[set[str], dict[str, str]]:
+        (role,) = (found for found in printed(dovetail, *arguments) if found["kind"] == "ClusterRole")
+        (deployment,) = (found for found in printed(dovetail, *arguments) if found["kind"] == "Deployment")
+        env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        resources = {resource for rule in role["rules"] for resource in rule["resources"]}
+        return resources & needed, {each["name"]: each.get("value", "") for each in env}
+
+    rights, variables = parts("--scheduler-config", file)
+    assert rights == needed
+    assert variables["SCHEDULER_CONFIG"] == Path(file).read_text()
+    rights, variables = parts()
+    assert not rights
+    assert "SCHEDULER_CONFIG" not in variables
+    system = "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration}"
+    assert parts("--scheduler-config", system)[0] == set()
+
+
 def test_the_image_is_of_this_version(dovetail: Program) -> None:
     deployment = printed(dovetail, "--only", "deployment")[0]
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == f"dovetail-k8s:{__version__}"

@@ -164,3 +164,29 @@ def test_the_role_in_the_documentation_is_for_what_is_read_and_nothing_else() ->
     granted = {(rule["apiGroups"][0], plural) for rule in role["rules"] for plural in rule["resources"]}
     assert granted == {(kind.resource.group, kind.resource.plural) for kind in ALL_KINDS}
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+@pytest.mark.parametrize("options", [(), ("--anonymize",)])
+def test_nodes_with_pods_of_other_namespaces_do_not_simply_look_free(
+    dovetail: Program, options: tuple[str, ...]
+) -> None:
+    objects = "\n---\n".join(
+        [
+            "{apiVersion: v1, kind: Node, metadata: {name: n1}}",
+            "{apiVersion: v1, kind: Node, metadata: {name: n2}}",
+            "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: shop}, spec: {nodeName: n2}}",
+            "{apiVersion: v1, kind: Pod, metadata: {name: b, namespace: ml}, spec: {nodeName: n1}}",
+        ]
+    )
+    dump = str(dovetail.folder / "dump.json")
+    outcome = dovetail("record", "-f", dovetail.file(objects), "-n", "shop", "-o", dump, *options)
+    assert "1 node has pods of other namespaces, which may block more than this dump shows\n" in outcome.err
+    problems = json.loads(dovetail("explain", "-f", dump, "-o", "json").out)["problems"]
+    (found,) = (each for each in problems if each["rule"] == "PodsNotRecorded")
+    assert options or found["message"].endswith("although they look free: n1")
+
+
+def test_a_dump_of_all_namespaces_says_nothing_of_missing_pods(dovetail: Program) -> None:
+    dump = str(dovetail.folder / "dump.json")
+    assert "which may block" not in dovetail("record", "-f", dovetail.file(PODS), "-o", dump).err
+    assert "PodsNotRecorded" not in dovetail("explain", "-f", dump).out

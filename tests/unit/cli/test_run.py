@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from dovetail.api import names
+from dovetail.api.pod_specs import TopologySpreadConstraint
 from dovetail.cli.run.options import RunOptions, run_options
-from dovetail.cli.run.values import SpreadConstraint
 from dovetail.controllers.assembly import FeatureGates
 from dovetail.observe.logs import LogFormat
 from dovetail.rules.budgets import BudgetSemantics
@@ -88,11 +88,14 @@ def test_durations_and_lists() -> None:
     assert options.log_output_paths == ("stdout", "/dev/null")
 
 
-def test_the_schedulers_configuration() -> None:
+def test_the_configuration_of_the_scheduler() -> None:
     written = "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}"
     text = f"podTopologySpread:\n  defaultConstraints:\n  - {written}"
-    constraint = SpreadConstraint(max_skew=1, topology_key="zone", when_unsatisfiable="ScheduleAnyway")
-    assert told(SCHEDULER_CONFIG=text).scheduler_config.pod_topology_spread.default_constraints == (constraint,)
+    profiles = told(SCHEDULER_CONFIG=text).scheduler_config.profiles
+    assert profiles is not None
+    constraint = TopologySpreadConstraint(topology_key="zone", max_skew=1, when_unsatisfiable="ScheduleAnyway")
+    assert profiles.constraints("any-scheduler") == (constraint,)
+    assert told().scheduler_config.profiles is None
 
 
 def test_instance_types_of_a_file(tmp_path: Path) -> None:
@@ -128,6 +131,7 @@ def test_instance_types_of_a_file(tmp_path: Path) -> None:
         ("--batch-max-duration=10", "'10' is not a duration"),
         ("--batch-max-duration=0s", "'0s' is not a positive duration"),
         ("--scheduler-config={x: 1}", "unknown field"),
+        ("--scheduler-config=/nowhere/scheduler.yaml", "/nowhere/scheduler.yaml: No such file or directory"),
         ("--scheduler-config={", "not YAML"),
         ("--scheduler-config={podTopologySpread: {defaultConstraints: [{maxSkew: 1}]}}", "is required"),
         ("--instance-types-file-path=/nowhere/types.json", "/nowhere/types.json: No such file or directory"),

@@ -52,6 +52,13 @@ def test_data(dovetail: Program) -> None:
     assert found["pods"] == {"evicted": 0, "preempted": 0, "forced": 0, "lost": 0, "pending": 0}
     assert found["cost"]["total"] > 0
     assert found["cost"]["perHourEnd"] == 0
+    saved = found["consolidation"]
+    assert (
+        saved["realised"] == saved["promised"] == pytest.approx(sum(life["price"] for life in found["lives"]), abs=1e-4)
+    )
+    assert saved["commands"] == 1
+    assert (saved["moved"], saved["movedPerDay"]) == (0, 0)
+    assert (saved["movedAgain"], saved["movedInVain"], saved["unplanned"]) == (0, 0, 0)
     assert found["violations"] == []
     assert {"at", "type", "object", "message"} == found["timeline"][0].keys()
 
@@ -62,6 +69,26 @@ def test_figures(dovetail: Program) -> None:
     assert outcome.out.startswith("Simulated 30m from 2026-03-02T01:00:00+01:00 to 2026-03-02T01:30:00+01:00, seed 0\n")
     assert "Nodes  0 → 0, launched 3, terminated 3 (Empty 3)" in outcome.out
     assert "Violations  none" in outcome.out
+
+
+def test_what_consolidation_promised_and_what_came_of_it(dovetail: Program, tmp_path: Path) -> None:
+    """After a scale-down the pods fit on fewer nodes."""
+    shrunk = POOL.replace('cpu: "3"', 'cpu: "1"').replace("replicas: 3", "replicas: 9")
+    change = "{at: 10m, apply: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 3}}}"
+    file = dovetail.file(shrunk.replace("{at: 10m, delete: Deployment/web}", change))
+    page = tmp_path / "report.html"
+    found = json.loads(dovetail("simulate", file, "-o", "json").out)["consolidation"]
+    assert found["moved"] > 0
+    assert found["movedPerDay"] == 24 * found["moved"]
+    out = dovetail("simulate", file, "--report", str(page)).out
+    assert (
+        f"Saved  {found['realised']:.3f} of the promised {found['promised']:.3f} per hour, by {found['commands']} "
+        in out
+    )
+    assert f"Moved  {found['moved']} pods for that, {found['movedPerDay']:g} a day, 0 again within an hour, " in out
+    text = page.read_text(encoding="utf-8")
+    assert f"<b>{found['realised']:.3f} of {found['promised']:.3f}</b><span>promised savings per hour realised" in text
+    assert f"<b>{found['movedPerDay']:g}</b><span>pods moved by consolidation a day" in text
 
 
 def test_settings_are_compared(dovetail: Program) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
@@ -17,7 +18,7 @@ from tests.harness import manifests
 from tests.harness.claims import condition, launched, node, node_claim, node_pool, put_status
 from tests.harness.metrics_text import exposition
 from tests.harness.running import Program, run_controllers
-from tests.harness.stage import gives, stage
+from tests.harness.stage import PARAMETER, gives, stage
 
 READY = ("Launched", "Registered", "Initialized")
 
@@ -189,22 +190,20 @@ async def test_every_blocker_counts_budgets_too(sim: SimCluster, scrape: Scrape)
     assert not any("Drifted" in labels for labels in scrape("dovetail_nodes_blocked"))
 
 
-def test_budgets_of_pools_in_either_reading() -> None:
-    async def scenario(sim: SimCluster, scrape: Scrape) -> None:
-        budgets = [{"nodes": "2", "reasons": ["Drifted"]}, {"nodes": "1"}]
-        await sim.apply(node_pool(disruption={"budgets": budgets}), node_pool("free", disruption={"budgets": []}))
-        for name in ("a", "b"):
-            await put(sim, name, finalizers=True)
-        await sim.api.write(Delete(NODECLAIMS, "a"))
-        await sim.run_for("30s")
-        limits = scrape("karpenter_nodepools_allowed_disruptions")
-        assert limits["nodepool=default,reason=Drifted"] == (2 if reading is BudgetSemantics.SEED else 1)
-        assert limits["nodepool=default,reason=Empty"] == 1
-        assert limits["nodepool=free,reason=Empty"] == 2147483647
-        assert scrape("karpenter_nodepools_nodes_consuming_budgets")["nodepool=default,reason=Drifted"] == 1
-
-    for reading in BudgetSemantics:
-        scraped(scenario, reading=reading)
+@pytest.mark.parametrize("reading", BudgetSemantics)
+@stage(reading=PARAMETER)
+async def test_budgets_of_pools_in_either_reading(sim: SimCluster, scrape: Scrape, reading: BudgetSemantics) -> None:
+    budgets = [{"nodes": "2", "reasons": ["Drifted"]}, {"nodes": "1"}]
+    await sim.apply(node_pool(disruption={"budgets": budgets}), node_pool("free", disruption={"budgets": []}))
+    for name in ("a", "b"):
+        await put(sim, name, finalizers=True)
+    await sim.api.write(Delete(NODECLAIMS, "a"))
+    await sim.run_for("30s")
+    limits = scrape("karpenter_nodepools_allowed_disruptions")
+    assert limits["nodepool=default,reason=Drifted"] == (2 if reading is BudgetSemantics.SEED else 1)
+    assert limits["nodepool=default,reason=Empty"] == 1
+    assert limits["nodepool=free,reason=Empty"] == 2147483647
+    assert scrape("karpenter_nodepools_nodes_consuming_budgets")["nodepool=default,reason=Drifted"] == 1
 
 
 async def test_resources_of_pools_and_nodes_vanish_with_them(sim: SimCluster, scrape: Scrape) -> None:

@@ -47,7 +47,7 @@ class Boards(Scene):
         for number in range(count):
             name = f"n-{number}"
             await self.put(
-                a_node(name),
+                ready(a_node(name)),
                 quiet(a_claim(name, of=name, true=UP)),
                 a_pod(f"p-{number}", on=name, labels={"app": "web"}),
             )
@@ -63,6 +63,10 @@ class Boards(Scene):
 
     def assessment(self) -> DisruptionAssessment:
         return self.planner.assess(DisruptionInputs(snapshot=self.snapshot()))
+
+
+def ready(node: Manifest) -> Manifest:
+    return {**node, "status": {**node.get("status", {}), "conditions": [condition("Ready")]}}
 
 
 def quiet(claim: Manifest) -> Manifest:

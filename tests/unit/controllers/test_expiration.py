@@ -45,9 +45,10 @@ class Running:
         return counted(self.metrics.nodeclaims_disrupted, reason="expired")
 
 
-@gives("sim", "program")
-def run(scenario: Any, running: Running | None = None, **options: Any) -> None:
-    run_controllers(scenario, (running or Running()).controllers, **options)
+@gives("sim", "program", "running")
+def run(scenario: Any, **options: Any) -> None:
+    running = Running()
+    run_controllers(lambda sim, program: scenario(sim, program, running), running.controllers, **options)
 
 
 pytestmark = stage(run)
@@ -81,23 +82,20 @@ async def until(sim: SimCluster, at: datetime) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1s", 1), ("90s", 90), ("1h30m", 5400), ("0s", 0), ("25h", 90000), ("1h0m1s", 3601)]
 )
-def test_a_claim_is_deleted_to_the_second(text: str, seconds: int) -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.run_for("300ms")
-        await sim.apply(node_claim("c1", finalizers=True, expireAfter=text))
-        due = created_at(sim) + timedelta(seconds=seconds)
-        if due - MOMENT > sim.clock.now():
-            await until(sim, due - MOMENT)
-            assert deleted_at(sim) is None
-        await sim.wait_until(lambda: deleted_at(sim) is not None, timeout="1s")
-        assert sim.clock.now() == max(due, created_at(sim) + timedelta(milliseconds=300))
-        await sim.run_for("1h")
-        assert program.requests("delete nodeclaims") == 1
-        assert running.expired == 1
-
-    run(scenario, running)
+async def test_a_claim_is_deleted_to_the_second(
+    sim: SimCluster, program: Program, running: Running, text: str, seconds: int
+) -> None:
+    await sim.run_for("300ms")
+    await sim.apply(node_claim("c1", finalizers=True, expireAfter=text))
+    due = created_at(sim) + timedelta(seconds=seconds)
+    if due - MOMENT > sim.clock.now():
+        await until(sim, due - MOMENT)
+        assert deleted_at(sim) is None
+    await sim.wait_until(lambda: deleted_at(sim) is not None, timeout="1s")
+    assert sim.clock.now() == max(due, created_at(sim) + timedelta(milliseconds=300))
+    await sim.run_for("1h")
+    assert program.requests("delete nodeclaims") == 1
+    assert running.expired == 1
 
 
 async def test_never_is_never(sim: SimCluster, program: Program) -> None:
@@ -113,50 +111,37 @@ async def test_a_limit_beyond_the_calendar_never_comes(sim: SimCluster) -> None:
     assert deleted_at(sim) is None
 
 
-def test_it_is_told_on_claim_and_node() -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node("n1"), node_claim("c1", finalizers=True, expireAfter="1h"))
-        await launched(sim, "c1", node="n1", true=READY)
-        await sim.apply({**manifests.pod("web"), "spec": {**manifests.pod("web")["spec"], "nodeName": "n1"}})
-        await sim.run_for("61m")
-        told = program.events(EventReason.DISRUPTION_TERMINATING)
-        assert sorted(event["regarding"]["kind"] for event in told) == ["Node", "NodeClaim"]
-        assert {event["regarding"]["name"] for event in told} == {"n1", "c1"}
-        assert all("Expired" in event["note"] and event["type"] == "Normal" for event in told)
-        labels = {"reason": "expired", "nodepool": "default", "termination_mode": "graceful"}
-        assert counted(running.metrics.nodeclaims_disrupted, **labels) == 1
-        assert counted(running.metrics.pods_disruption_initiated, **labels) == 1
-
-    run(scenario, running)
+async def test_it_is_told_on_claim_and_node(sim: SimCluster, program: Program, running: Running) -> None:
+    await sim.apply(node("n1"), node_claim("c1", finalizers=True, expireAfter="1h"))
+    await launched(sim, "c1", node="n1", true=READY)
+    await sim.apply({**manifests.pod("web"), "spec": {**manifests.pod("web")["spec"], "nodeName": "n1"}})
+    await sim.run_for("61m")
+    told = program.events(EventReason.DISRUPTION_TERMINATING)
+    assert sorted(event["regarding"]["kind"] for event in told) == ["Node", "NodeClaim"]
+    assert {event["regarding"]["name"] for event in told} == {"n1", "c1"}
+    assert all("Expired" in event["note"] and event["type"] == "Normal" for event in told)
+    labels = {"reason": "expired", "nodepool": "default", "termination_mode": "graceful"}
+    assert counted(running.metrics.nodeclaims_disrupted, **labels) == 1
+    assert counted(running.metrics.pods_disruption_initiated, **labels) == 1
 
 
 @pytest.mark.parametrize(("period", "mode"), [(None, "graceful"), ("0s", "forceful"), ("1h", "eventual")])
-def test_the_mode_is_that_of_the_grace_period(period: str | None, mode: str) -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        grace: dict[str, Any] = {} if period is None else {"terminationGracePeriod": period}
-        await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h", **grace))
-        await sim.run_for("61m")
-        assert counted(running.metrics.nodeclaims_disrupted, termination_mode=mode) == 1
-
-    run(scenario, running)
+async def test_the_mode_is_that_of_the_grace_period(
+    sim: SimCluster, running: Running, period: str | None, mode: str
+) -> None:
+    grace: dict[str, Any] = {} if period is None else {"terminationGracePeriod": period}
+    await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h", **grace))
+    await sim.run_for("61m")
+    assert counted(running.metrics.nodeclaims_disrupted, termination_mode=mode) == 1
 
 
-def test_a_claim_that_is_going_anyway_is_left_alone() -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h"))
-        await sim.run_for("30m")
-        await sim.api.write(Delete(NODECLAIMS, "c1"))
-        await sim.run_for("2h")
-        assert program.requests("delete nodeclaims") == 0
-        assert running.expired == 0
-
-    run(scenario, running)
+async def test_a_claim_that_is_going_anyway_is_left_alone(sim: SimCluster, program: Program, running: Running) -> None:
+    await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h"))
+    await sim.run_for("30m")
+    await sim.api.write(Delete(NODECLAIMS, "c1"))
+    await sim.run_for("2h")
+    assert program.requests("delete nodeclaims") == 0
+    assert running.expired == 0
 
 
 async def test_claims_of_others_are_left_alone(sim: SimCluster, program: Program) -> None:
@@ -168,23 +153,20 @@ async def test_claims_of_others_are_left_alone(sim: SimCluster, program: Program
 
 
 @pytest.mark.parametrize("minutes", [30, 90])
-def test_a_restart_neither_forgets_nor_starts_over(minutes: int) -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h"))
-        await sim.run_for("10m")
-        await program.kill()
-        await sim.run_for(f"{minutes - 10}m")
-        assert deleted_at(sim) is None
-        await program.start()
-        due = max(sim.clock.now(), created_at(sim) + timedelta(hours=1))
-        await sim.wait_until(lambda: deleted_at(sim) is not None, timeout="1h")
-        assert sim.clock.now() == due
-        await sim.run_for("1s")
-        assert running.expired == 1
-
-    run(scenario, running)
+async def test_a_restart_neither_forgets_nor_starts_over(
+    sim: SimCluster, program: Program, running: Running, minutes: int
+) -> None:
+    await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h"))
+    await sim.run_for("10m")
+    await program.kill()
+    await sim.run_for(f"{minutes - 10}m")
+    assert deleted_at(sim) is None
+    await program.start()
+    due = max(sim.clock.now(), created_at(sim) + timedelta(hours=1))
+    await sim.wait_until(lambda: deleted_at(sim) is not None, timeout="1h")
+    assert sim.clock.now() == due
+    await sim.run_for("1s")
+    assert running.expired == 1
 
 
 @pytest.mark.parametrize(
@@ -196,17 +178,12 @@ def test_a_restart_neither_forgets_nor_starts_over(minutes: int) -> None:
         Fault(error=OutcomeUnknown("lost")),
     ],
 )
-def test_requests_that_fail_are_made_up_for(fault: Fault) -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h"))
-        sim.server.faults.add(fault, verb="delete", resource=NODECLAIMS, client=names.COMPONENT, times=3)
-        await sim.run_for("1h5s")
-        assert deleted_at(sim) is not None
-        assert running.expired <= 1
-
-    run(scenario, running)
+async def test_requests_that_fail_are_made_up_for(sim: SimCluster, running: Running, fault: Fault) -> None:
+    await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h"))
+    sim.server.faults.add(fault, verb="delete", resource=NODECLAIMS, client=names.COMPONENT, times=3)
+    await sim.run_for("1h5s")
+    assert deleted_at(sim) is not None
+    assert running.expired <= 1
 
 
 @stage(play)
@@ -243,29 +220,26 @@ async def change(sim: SimCluster, after: str) -> None:
     await sim.run_for("1s")
 
 
-def test_a_claim_is_marked_to_the_second_and_not_deleted() -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(pool("1h"), node("n1"), node_claim("c1", finalizers=True))
-        await launched(sim, "c1", node="n1", true=READY)
-        due = created_at(sim) + timedelta(hours=1)
-        await until(sim, due - MOMENT)
-        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
-        await sim.wait_until(lambda: is_expired(sim), timeout="1s")
-        assert sim.clock.now() == due
-        found = condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED)
-        assert parse_time(found["lastTransitionTime"]) == due
-        assert found["reason"] == "Expired"
-        assert condition_of(sim, NODECLAIMS, "c1", "Ready")["status"] == "True"
-        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.DISRUPTION_STATE)["reason"] == "S2"
-        writes = program.requests("patch")
-        await sim.run_for("10h")
-        assert program.requests("patch") == writes == 1
-        assert deleted_at(sim) is None
-        assert running.expired == 0
-
-    run(scenario, running)
+async def test_a_claim_is_marked_to_the_second_and_not_deleted(
+    sim: SimCluster, program: Program, running: Running
+) -> None:
+    await sim.apply(pool("1h"), node("n1"), node_claim("c1", finalizers=True))
+    await launched(sim, "c1", node="n1", true=READY)
+    due = created_at(sim) + timedelta(hours=1)
+    await until(sim, due - MOMENT)
+    assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
+    await sim.wait_until(lambda: is_expired(sim), timeout="1s")
+    assert sim.clock.now() == due
+    found = condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED)
+    assert parse_time(found["lastTransitionTime"]) == due
+    assert found["reason"] == "Expired"
+    assert condition_of(sim, NODECLAIMS, "c1", "Ready")["status"] == "True"
+    assert condition_of(sim, NODECLAIMS, "c1", ConditionType.DISRUPTION_STATE)["reason"] == "S2"
+    writes = program.requests("patch")
+    await sim.run_for("10h")
+    assert program.requests("patch") == writes == 1
+    assert deleted_at(sim) is None
+    assert running.expired == 0
 
 
 @pytest.mark.parametrize("after", ["2h", "Never"])
@@ -299,21 +273,16 @@ async def test_only_the_claims_of_the_pool_are_marked(sim: SimCluster) -> None:
     assert [is_expired(sim, name) for name in ("c1", "c2", "lone")] == [True, False, False]
 
 
-def test_the_hard_limit_stays() -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(pool("1h"), node_claim("c1", finalizers=True, expireAfter="2h"))
-        await sim.run_for("61m")
-        assert is_expired(sim)
-        await sim.wait_until(lambda: deleted_at(sim) is not None, timeout="1h")
-        assert sim.clock.now() == created_at(sim) + timedelta(hours=2)
-        # On its way out it keeps what it was marked with.
-        await change(sim, "Never")
-        assert running.expired == 1
-        assert is_expired(sim)
-
-    run(scenario, running)
+async def test_the_hard_limit_stays(sim: SimCluster, running: Running) -> None:
+    await sim.apply(pool("1h"), node_claim("c1", finalizers=True, expireAfter="2h"))
+    await sim.run_for("61m")
+    assert is_expired(sim)
+    await sim.wait_until(lambda: deleted_at(sim) is not None, timeout="1h")
+    assert sim.clock.now() == created_at(sim) + timedelta(hours=2)
+    # On its way out it keeps what it was marked with.
+    await change(sim, "Never")
+    assert running.expired == 1
+    assert is_expired(sim)
 
 
 @pytest.mark.parametrize("minutes", [30, 90])

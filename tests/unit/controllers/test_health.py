@@ -58,9 +58,10 @@ class Running:
         return counted(self.metrics.nodeclaims_disrupted, reason="unhealthy")
 
 
-@gives("sim", "program")
-def run(scenario: Any, running: Running | None = None, **options: Any) -> None:
-    run_controllers(scenario, (running or Running()).controllers, **options)
+@gives("sim", "program", "running")
+def run(scenario: Any, *policies: RepairPolicy, **options: Any) -> None:
+    running = Running(*policies)
+    run_controllers(lambda sim, program: scenario(sim, program, running), running.controllers, **options)
 
 
 pytestmark = stage(run)
@@ -105,25 +106,22 @@ async def until(sim: SimCluster, at: datetime) -> None:
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
-def test_a_node_is_replaced_when_its_toleration_ends_and_not_before(status: str) -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        numbers = await add_all(sim, 3)
-        await sim.run_for("1h")
-        await say(sim, 2, status)
-        due = since(sim, 2) + TOLERATION
-        await until(sim, due - MOMENT)
-        assert deleting(sim, numbers) == []
-        await sim.wait_until(lambda: deleting(sim, numbers) == [2], timeout="1s")
-        assert sim.clock.now() == due
-        await sim.run_for("1h")
-        assert program.requests("delete nodeclaims") == 1
-        assert running.replaced == 1
-        labels = {"condition": "ready", "nodepool": "default"}
-        assert counted(running.metrics.nodeclaims_unhealthy_disrupted, **labels) == 1
-
-    run(scenario, running)
+async def test_a_node_is_replaced_when_its_toleration_ends_and_not_before(
+    sim: SimCluster, program: Program, running: Running, status: str
+) -> None:
+    numbers = await add_all(sim, 3)
+    await sim.run_for("1h")
+    await say(sim, 2, status)
+    due = since(sim, 2) + TOLERATION
+    await until(sim, due - MOMENT)
+    assert deleting(sim, numbers) == []
+    await sim.wait_until(lambda: deleting(sim, numbers) == [2], timeout="1s")
+    assert sim.clock.now() == due
+    await sim.run_for("1h")
+    assert program.requests("delete nodeclaims") == 1
+    assert running.replaced == 1
+    labels = {"condition": "ready", "nodepool": "default"}
+    assert counted(running.metrics.nodeclaims_unhealthy_disrupted, **labels) == 1
 
 
 async def test_a_node_that_recovers_in_time_is_kept_and_its_time_starts_over(sim: SimCluster) -> None:
@@ -181,34 +179,24 @@ async def test_nodes_of_others_and_nodes_without_claim_are_left_alone(sim: SimCl
     assert program.requests("delete") == 0
 
 
-def test_a_claim_that_is_going_anyway_is_left_alone() -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, 1)
-        await say(sim, 1, "False")
-        await sim.run_for("5m")
-        await sim.api.write(Delete(NODECLAIMS, "c1"))
-        await sim.run_for("1h")
-        assert program.requests("delete") == 0
-        assert running.replaced == 0
-
-    run(scenario, running)
+async def test_a_claim_that_is_going_anyway_is_left_alone(sim: SimCluster, program: Program, running: Running) -> None:
+    await add(sim, 1)
+    await say(sim, 1, "False")
+    await sim.run_for("5m")
+    await sim.api.write(Delete(NODECLAIMS, "c1"))
+    await sim.run_for("1h")
+    assert program.requests("delete") == 0
+    assert running.replaced == 0
 
 
-def test_a_request_that_fails_is_made_up_for_and_counted_once() -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await add(sim, 1)
-        down = Fault(error=Unavailable("down"))
-        sim.server.faults.add(down, verb="delete", resource=NODECLAIMS, client=names.COMPONENT, times=3)
-        await say(sim, 1, "False")
-        await sim.run_for("11m")
-        assert deleting(sim, [1]) == [1]
-        assert running.replaced == 1
-
-    run(scenario, running)
+async def test_a_request_that_fails_is_made_up_for_and_counted_once(sim: SimCluster, running: Running) -> None:
+    await add(sim, 1)
+    down = Fault(error=Unavailable("down"))
+    sim.server.faults.add(down, verb="delete", resource=NODECLAIMS, client=names.COMPONENT, times=3)
+    await say(sim, 1, "False")
+    await sim.run_for("11m")
+    assert deleting(sim, [1]) == [1]
+    assert running.replaced == 1
 
 
 # -- the guard --------------------------------------------------------------------------------------------------------
@@ -225,24 +213,21 @@ async def test_up_to_a_fifth_rounded_up_are_replaced(sim: SimCluster, program: P
 
 
 @pytest.mark.parametrize(("ill", "all_"), [(2, 2), (2, 5), (3, 10)], ids=str)
-def test_beyond_that_none_is_and_each_is_told(ill: int, all_: int) -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        numbers = await add_all(sim, all_)
-        for number in numbers[:ill]:
-            await say(sim, number, "False")
-        await sim.run_for("10m1s")
-        assert deleting(sim, numbers) == []
-        told = program.events(EventReason.NODE_REPAIR_BLOCKED)
-        assert sorted(event["regarding"]["name"] for event in told) == sorted(f"n{number}" for number in numbers[:ill])
-        assert all(event["type"] == "Warning" for event in told)
-        assert all(f"{ill} of {all_} nodes are unhealthy" in event["note"] for event in told)
-        await sim.run_for("3h")
-        assert deleting(sim, numbers) == []
-        assert running.replaced == 0
-
-    run(scenario, running)
+async def test_beyond_that_none_is_and_each_is_told(
+    sim: SimCluster, program: Program, running: Running, ill: int, all_: int
+) -> None:
+    numbers = await add_all(sim, all_)
+    for number in numbers[:ill]:
+        await say(sim, number, "False")
+    await sim.run_for("10m1s")
+    assert deleting(sim, numbers) == []
+    told = program.events(EventReason.NODE_REPAIR_BLOCKED)
+    assert sorted(event["regarding"]["name"] for event in told) == sorted(f"n{number}" for number in numbers[:ill])
+    assert all(event["type"] == "Warning" for event in told)
+    assert all(f"{ill} of {all_} nodes are unhealthy" in event["note"] for event in told)
+    await sim.run_for("3h")
+    assert deleting(sim, numbers) == []
+    assert running.replaced == 0
 
 
 async def test_once_others_have_recovered_it_goes_on_within_five_minutes(sim: SimCluster) -> None:
@@ -295,42 +280,38 @@ async def test_those_whose_time_has_not_come_count_as_well(sim: SimCluster) -> N
 AT_ONCE = RepairPolicy(condition="KernelReady", status="False", toleration_seconds=0)
 
 
-def test_a_fault_that_is_not_tolerated_is_acted_on_after_ten_seconds() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        numbers = await add_all(sim, 5)
+@stage(run, AT_ONCE)
+async def test_a_fault_that_is_not_tolerated_is_acted_on_after_ten_seconds(sim: SimCluster) -> None:
+    numbers = await add_all(sim, 5)
+    await say(sim, 1, "False", "KernelReady")
+    seen_at = sim.clock.now()
+    await sim.wait_until(lambda: deleting(sim, numbers) == [1], timeout="1m")
+    assert sim.clock.now() == seen_at + SEEN
+
+
+@stage(run, AT_ONCE)
+async def test_a_failure_that_reaches_nodes_one_by_one_meets_the_guard_as_a_whole(
+    sim: SimCluster, program: Program
+) -> None:
+    numbers = await add_all(sim, 10)
+    for number in numbers[:8]:
+        await say(sim, number, "False", "KernelReady")
+        await sim.run_for("1s")
+    await sim.run_for("1h")
+    assert deleting(sim, numbers) == []
+    told = program.events(EventReason.NODE_REPAIR_BLOCKED)
+    assert {event["regarding"]["name"] for event in told} == {f"n{number}" for number in numbers[:8]}
+
+
+@stage(run, AT_ONCE)
+async def test_a_fault_that_passes_within_ten_seconds_is_not_acted_on(sim: SimCluster) -> None:
+    await add(sim, 1)
+    for _ in range(5):
         await say(sim, 1, "False", "KernelReady")
-        seen_at = sim.clock.now()
-        await sim.wait_until(lambda: deleting(sim, numbers) == [1], timeout="1m")
-        assert sim.clock.now() == seen_at + SEEN
-
-    run(scenario, Running(AT_ONCE))
-
-
-def test_a_failure_that_reaches_nodes_one_by_one_meets_the_guard_as_a_whole() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        numbers = await add_all(sim, 10)
-        for number in numbers[:8]:
-            await say(sim, number, "False", "KernelReady")
-            await sim.run_for("1s")
-        await sim.run_for("1h")
-        assert deleting(sim, numbers) == []
-        told = program.events(EventReason.NODE_REPAIR_BLOCKED)
-        assert {event["regarding"]["name"] for event in told} == {f"n{number}" for number in numbers[:8]}
-
-    run(scenario, Running(AT_ONCE))
-
-
-def test_a_fault_that_passes_within_ten_seconds_is_not_acted_on() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await add(sim, 1)
-        for _ in range(5):
-            await say(sim, 1, "False", "KernelReady")
-            await sim.run_for("9s")
-            await say(sim, 1, "True", "KernelReady")
-            await sim.run_for("9s")
-        assert deleting(sim, [1]) == []
-
-    run(scenario, Running(AT_ONCE))
+        await sim.run_for("9s")
+        await say(sim, 1, "True", "KernelReady")
+        await sim.run_for("9s")
+    assert deleting(sim, [1]) == []
 
 
 async def test_a_fault_that_is_old_when_it_is_first_seen_is_seen_for_ten_seconds_too(sim: SimCluster) -> None:

@@ -25,7 +25,7 @@ from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
 from tests.harness.claims import condition, node_class
 from tests.harness.running import Program, run_controllers
-from tests.harness.stage import gives, stage
+from tests.harness.stage import PARAMETER, gives, stage
 from tests.unit.providers.claims import claim_manifest
 from tests.unit.providers.conformance import launch, nodes_of, take_over
 
@@ -117,17 +117,17 @@ async def test_a_claim_that_upstream_launched_gets_the_node_it_was_promised(sim:
 
 @pytest.mark.parametrize("latency_seconds", [0.0, 0.05])
 @pytest.mark.parametrize("crash_ms", range(0, 400, 45))
-def test_a_crash_at_any_point_neither_loses_nor_doubles_a_node(crash_ms: int, latency_seconds: float) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        claims = [await launch(sim, KwokProvider(sim.api), f"web-{number}") for number in range(5)]
-        await program.start()
-        await sim.run_for(f"{crash_ms}ms")
-        await program.restart()
-        await sim.run_for("1m")
-        assert [len(nodes_of(sim, claim)) for claim in claims] == [1] * 5
-        assert creations(sim) == len(sim.objects(NODES)) == 5
-
-    run(scenario, started=False, latency_seconds=latency_seconds)
+@stage(started=False, latency_seconds=PARAMETER)
+async def test_a_crash_at_any_point_neither_loses_nor_doubles_a_node(
+    sim: SimCluster, program: Program, crash_ms: int
+) -> None:
+    claims = [await launch(sim, KwokProvider(sim.api), f"web-{number}") for number in range(5)]
+    await program.start()
+    await sim.run_for(f"{crash_ms}ms")
+    await program.restart()
+    await sim.run_for("1m")
+    assert [len(nodes_of(sim, claim)) for claim in claims] == [1] * 5
+    assert creations(sim) == len(sim.objects(NODES)) == 5
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -236,15 +236,14 @@ async def test_a_claim_that_goes_while_its_node_is_made_takes_it_along(sim: SimC
     assert nodes_of(sim, claim) == []
 
 
-def test_a_node_that_the_server_refuses_is_given_up_until_the_claim_changes(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_class(), claim_manifest())
-        status = {"providerID": "kwok://Not_A_Name", "conditions": [condition("Launched")]}
-        await sim.api.write(Patch(NODECLAIMS, "web-1", {"status": status}, subresource="status"))
-        await sim.run_for("1h")
-        assert sim.objects(NODES) == []
-        assert program.cluster.claims.get_consistent("web-1") is not None
-
-    run(scenario)
+async def test_a_node_that_the_server_refuses_is_given_up_until_the_claim_changes(
+    sim: SimCluster, program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    await sim.apply(node_class(), claim_manifest())
+    status = {"providerID": "kwok://Not_A_Name", "conditions": [condition("Launched")]}
+    await sim.api.write(Patch(NODECLAIMS, "web-1", {"status": status}, subresource="status"))
+    await sim.run_for("1h")
+    assert sim.objects(NODES) == []
+    assert program.cluster.claims.get_consistent("web-1") is not None
     refused = [record for record in caplog.records if "its Node is refused" in vars(record).get("error", "")]
     assert 1 <= len(refused) <= 3

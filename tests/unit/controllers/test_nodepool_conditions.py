@@ -9,7 +9,7 @@ from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
 from tests.harness.claims import condition, condition_of, node_class, node_pool, put_status
 from tests.harness.running import Program, run_controllers
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 
 VALID, CLASS, READY = "ValidationSucceeded", "NodeClassReady", "Ready"
 
@@ -104,16 +104,14 @@ async def test_only_the_pools_of_the_class_and_only_ours(sim: SimCluster) -> Non
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [Conflict("changed"), Unavailable("down"), OutcomeUnknown("lost")])
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_happens_on_the_way_both_are_said_in_the_end(
-    error: Conflict | Unavailable | OutcomeUnknown, after: bool, seed: int
+@stage(seed=PARAMETER, shuffle=True, latency_seconds=0.01)
+async def test_whatever_happens_on_the_way_both_are_said_in_the_end(
+    sim: SimCluster, error: Conflict | Unavailable | OutcomeUnknown, after: bool
 ) -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        sim.server.faults.add(Fault(error=error, after=after), verb="patch", client="dovetail", times=3)
-        await sim.apply(node_class(), node_pool())
-        await sim.run_for("1m")
-        assert told(sim, READY) == ("True", READY)
-
-    run_controllers(scenario, controllers, seed=seed, shuffle=True, latency_seconds=0.01)
+    sim.server.faults.add(Fault(error=error, after=after), verb="patch", client="dovetail", times=3)
+    await sim.apply(node_class(), node_pool())
+    await sim.run_for("1m")
+    assert told(sim, READY) == ("True", READY)
 
 
 async def test_who_comes_late_does_not_undo_what_another_has_said(sim: SimCluster) -> None:

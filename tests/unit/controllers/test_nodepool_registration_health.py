@@ -1,5 +1,7 @@
 """NodeRegistrationHealthy, on the simulated API server (01 §5.1)."""
 
+from typing import Any
+
 import pytest
 
 from dovetail.api import objects
@@ -18,6 +20,7 @@ from tests.harness.claims import (
     status_of,
 )
 from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
 
 HEALTHY = "NodeRegistrationHealthy"
 
@@ -48,6 +51,15 @@ class Health:
         return await sim.api.get(NODECLAIMS, name)
 
 
+@gives("sim", "program", "health")
+def run(scenario: Any) -> None:
+    health = Health()
+    run_controllers(lambda sim, program: scenario(sim, program, health), health.controllers)
+
+
+pytestmark = stage(run)
+
+
 def told(sim: SimCluster, pool: str = "default") -> str:
     return str(condition_of(sim, NODEPOOLS, pool, HEALTHY).get("status", ""))
 
@@ -63,159 +75,120 @@ async def begin(sim: SimCluster) -> None:
     ("outcomes", "status"),
     [("+", "True"), ("-", "Unknown"), ("--", "False"), ("+-", "True"), ("--+", "False"), ("--+++", "True")],
 )
-def test_the_last_four_decide(outcomes: str, status: str) -> None:
-    health = Health()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim)
-        await health.report(sim, outcomes)
-        assert told(sim) == status
-
-    run_controllers(scenario, health.controllers)
+async def test_the_last_four_decide(sim: SimCluster, health: Health, outcomes: str, status: str) -> None:
+    await begin(sim)
+    await health.report(sim, outcomes)
+    assert told(sim) == status
 
 
-def test_it_is_no_part_of_ready_and_says_why_launches_fail() -> None:
-    health = Health()
+async def test_it_is_no_part_of_ready_and_says_why_launches_fail(sim: SimCluster, health: Health) -> None:
+    await begin(sim)
+    ready = condition_of(sim, NODEPOOLS, "default", "Ready")
+    await health.report(sim, "-")
+    claim = await health.claim(sim, "unlaunched")
+    failed = condition("Launched", "Unknown", reason="LaunchFailed", message="no such type")
+    await put_status(sim, NODECLAIMS, "unlaunched", {"conditions": [failed]})
+    claim = await sim.api.get(NODECLAIMS, "unlaunched")
+    health.controller.failed(claim)
+    await sim.run_for("1s")
+    found = condition_of(sim, NODEPOOLS, "default", HEALTHY)
+    assert (found["status"], found["reason"], found["message"]) == ("False", "LaunchFailed", "no such type")
+    assert condition_of(sim, NODEPOOLS, "default", "Ready") == ready
 
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim)
-        ready = condition_of(sim, NODEPOOLS, "default", "Ready")
-        await health.report(sim, "-")
-        claim = await health.claim(sim, "unlaunched")
-        failed = condition("Launched", "Unknown", reason="LaunchFailed", message="no such type")
-        await put_status(sim, NODECLAIMS, "unlaunched", {"conditions": [failed]})
-        claim = await sim.api.get(NODECLAIMS, "unlaunched")
+
+async def test_one_claim_that_is_given_up_again_and_again_counts_once(sim: SimCluster, health: Health) -> None:
+    await begin(sim)
+    claim = await health.claim(sim, "c")
+    for _ in range(5):
         health.controller.failed(claim)
         await sim.run_for("1s")
-        found = condition_of(sim, NODEPOOLS, "default", HEALTHY)
-        assert (found["status"], found["reason"], found["message"]) == ("False", "LaunchFailed", "no such type")
-        assert condition_of(sim, NODEPOOLS, "default", "Ready") == ready
-
-    run_controllers(scenario, health.controllers)
+    assert told(sim) == "Unknown"
 
 
-def test_one_claim_that_is_given_up_again_and_again_counts_once() -> None:
-    health = Health()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim)
-        claim = await health.claim(sim, "c")
-        for _ in range(5):
-            health.controller.failed(claim)
-            await sim.run_for("1s")
-        assert told(sim) == "Unknown"
-
-    run_controllers(scenario, health.controllers)
-
-
-def test_claims_of_a_deleted_pool_say_nothing() -> None:
-    health = Health()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim)
-        pool = sim.object(NODEPOOLS, "default")
-        assert pool is not None
-        await sim.api.write(Delete(NODEPOOLS, "default"))
-        await health.report(sim, "--", owner=pool["metadata"]["uid"])
-        await sim.apply(node_pool())
-        await sim.run_for("1s")
-        await health.report(sim, "--", owner=pool["metadata"]["uid"])
-        assert told(sim) == "Unknown"
-        await health.report(sim, "--", pool="nowhere")
-
-    run_controllers(scenario, health.controllers)
+async def test_claims_of_a_deleted_pool_say_nothing(sim: SimCluster, health: Health) -> None:
+    await begin(sim)
+    pool = sim.object(NODEPOOLS, "default")
+    assert pool is not None
+    await sim.api.write(Delete(NODEPOOLS, "default"))
+    await health.report(sim, "--", owner=pool["metadata"]["uid"])
+    await sim.apply(node_pool())
+    await sim.run_for("1s")
+    await health.report(sim, "--", owner=pool["metadata"]["uid"])
+    assert told(sim) == "Unknown"
+    await health.report(sim, "--", pool="nowhere")
 
 
 @pytest.mark.parametrize(
     ("before", "after", "status"),
     [("+", "-", "True"), ("+", "--", "False"), ("--", "+", "False"), ("--", "+++", "True"), ("-", "-", "Unknown")],
 )
-def test_a_restart_goes_on_from_the_condition(before: str, after: str, status: str) -> None:
-    health = Health()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await begin(sim)
-        await health.report(sim, before)
-        await program.restart()
-        await health.report(sim, after)
-        assert told(sim) == status
-
-    run_controllers(scenario, health.controllers)
+async def test_a_restart_goes_on_from_the_condition(
+    sim: SimCluster, program: Program, health: Health, *, before: str, after: str, status: str
+) -> None:
+    await begin(sim)
+    await health.report(sim, before)
+    await program.restart()
+    await health.report(sim, after)
+    assert told(sim) == status
 
 
-def test_another_generation_of_the_pool_or_its_class_starts_over() -> None:
-    health = Health()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim)
-        await health.report(sim, "--")
-        await sim.apply(node_pool(weight=3))
-        await sim.run_for("1s")
-        assert told(sim) == "Unknown"
-        await health.report(sim, "-")
-        assert told(sim) == "Unknown"  # the two of before are forgotten
-        await health.report(sim, "-")
-        assert told(sim) == "False"
-        await sim.apply(node_class(spec={"nodeRegistrationDelay": "5s"}))
-        await sim.run_for("1s")
-        assert told(sim) == "Unknown"
-        assert status_of(sim, NODEPOOLS, "default")["nodeClassObservedGeneration"] == 2
-        await health.report(sim, "+")
-        assert told(sim) == "True"
-
-    run_controllers(scenario, health.controllers)
+async def test_another_generation_of_the_pool_or_its_class_starts_over(sim: SimCluster, health: Health) -> None:
+    await begin(sim)
+    await health.report(sim, "--")
+    await sim.apply(node_pool(weight=3))
+    await sim.run_for("1s")
+    assert told(sim) == "Unknown"
+    await health.report(sim, "-")
+    assert told(sim) == "Unknown"  # the two of before are forgotten
+    await health.report(sim, "-")
+    assert told(sim) == "False"
+    await sim.apply(node_class(spec={"nodeRegistrationDelay": "5s"}))
+    await sim.run_for("1s")
+    assert told(sim) == "Unknown"
+    assert status_of(sim, NODEPOOLS, "default")["nodeClassObservedGeneration"] == 2
+    await health.report(sim, "+")
+    assert told(sim) == "True"
 
 
-def test_what_is_forgotten_stays_forgotten_if_the_answer_is_lost() -> None:
-    health = Health()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim)
-        await health.report(sim, "--")
-        sim.server.faults.add(Fault(error=OutcomeUnknown("lost"), after=True), verb="patch", client="dovetail")
-        await sim.apply(node_pool(weight=3))
-        await sim.run_for("10s")
-        await health.report(sim, "-")
-        assert told(sim) == "Unknown"
-
-    run_controllers(scenario, health.controllers)
+async def test_what_is_forgotten_stays_forgotten_if_the_answer_is_lost(sim: SimCluster, health: Health) -> None:
+    await begin(sim)
+    await health.report(sim, "--")
+    sim.server.faults.add(Fault(error=OutcomeUnknown("lost"), after=True), verb="patch", client="dovetail")
+    await sim.apply(node_pool(weight=3))
+    await sim.run_for("10s")
+    await health.report(sim, "-")
+    assert told(sim) == "Unknown"
 
 
-def test_a_change_while_nobody_looks_is_noticed_at_the_start() -> None:
-    health = Health()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await begin(sim)
-        await health.report(sim, "+")
-        await program.kill()
-        await sim.apply(node_pool(weight=3))
-        await program.start()
-        await sim.run_for("1s")
-        assert told(sim) == "Unknown"
-
-    run_controllers(scenario, health.controllers)
+async def test_a_change_while_nobody_looks_is_noticed_at_the_start(
+    sim: SimCluster, program: Program, health: Health
+) -> None:
+    await begin(sim)
+    await health.report(sim, "+")
+    await program.kill()
+    await sim.apply(node_pool(weight=3))
+    await program.start()
+    await sim.run_for("1s")
+    assert told(sim) == "Unknown"
 
 
-def test_without_a_node_class_only_the_pool_is_observed() -> None:
-    health = Health()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_pool())
-        await sim.run_for("1s")
-        assert told(sim) == "Unknown"
-        assert "nodeClassObservedGeneration" not in status_of(sim, NODEPOOLS, "default")
-        await health.report(sim, "+")
-        assert told(sim) == "True"
-        await sim.apply(node_class())
-        await sim.run_for("1s")
-        assert told(sim) == "Unknown"
-        await health.report(sim, "+")
-        await sim.api.write(Delete(KWOK_NODECLASSES, "default"))
-        before = program.requests("patch")
-        await sim.run_for("2h")
-        assert (told(sim), program.requests("patch")) == ("True", before)
-
-    run_controllers(scenario, health.controllers)
+async def test_without_a_node_class_only_the_pool_is_observed(
+    sim: SimCluster, program: Program, health: Health
+) -> None:
+    await sim.apply(node_pool())
+    await sim.run_for("1s")
+    assert told(sim) == "Unknown"
+    assert "nodeClassObservedGeneration" not in status_of(sim, NODEPOOLS, "default")
+    await health.report(sim, "+")
+    assert told(sim) == "True"
+    await sim.apply(node_class())
+    await sim.run_for("1s")
+    assert told(sim) == "Unknown"
+    await health.report(sim, "+")
+    await sim.api.write(Delete(KWOK_NODECLASSES, "default"))
+    before = program.requests("patch")
+    await sim.run_for("2h")
+    assert (told(sim), program.requests("patch")) == ("True", before)
 
 
 @pytest.mark.parametrize(
@@ -227,24 +200,21 @@ def test_without_a_node_class_only_the_pool_is_observed() -> None:
         Fault(error=OutcomeUnknown("lost"), after=True),
     ],
 )
-def test_what_could_not_be_written_is_not_lost_and_not_counted_twice(fault: Fault) -> None:
-    health = Health()
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim)
-        sim.server.faults.add(fault, verb="patch", client="dovetail", times=2)
-        await health.report(sim, "+")
-        await sim.run_for("30s")
-        assert told(sim) == "True"
-        await health.report(sim, "-")
-        assert told(sim) == "True"
-        sim.server.faults.add(fault, verb="patch", client="dovetail", times=2)
-        await health.report(sim, "-")
-        await sim.run_for("30s")
-        assert told(sim) == "False"
-        await health.report(sim, "++")
-        assert told(sim) == "False"
-        await health.report(sim, "+")
-        assert told(sim) == "True"
-
-    run_controllers(scenario, health.controllers)
+async def test_what_could_not_be_written_is_not_lost_and_not_counted_twice(
+    sim: SimCluster, health: Health, fault: Fault
+) -> None:
+    await begin(sim)
+    sim.server.faults.add(fault, verb="patch", client="dovetail", times=2)
+    await health.report(sim, "+")
+    await sim.run_for("30s")
+    assert told(sim) == "True"
+    await health.report(sim, "-")
+    assert told(sim) == "True"
+    sim.server.faults.add(fault, verb="patch", client="dovetail", times=2)
+    await health.report(sim, "-")
+    await sim.run_for("30s")
+    assert told(sim) == "False"
+    await health.report(sim, "++")
+    assert told(sim) == "False"
+    await health.report(sim, "+")
+    assert told(sim) == "True"

@@ -21,7 +21,6 @@ from dovetail.ports import (
     CloudError,
     CloudProvider,
     Delete,
-    KubeApi,
     Patch,
     Unavailable,
 )
@@ -200,28 +199,21 @@ class Dear(KwokProvider):
         return await super().instance_types(pool)
 
 
-def test_prices_are_asked_for_every_hour_and_kept_if_there_is_no_answer() -> None:
-    providers: list[Dear] = []
-
-    def dear(api: KubeApi) -> Dear:
-        providers.append(Dear(api))
-        return providers[0]
-
-    async def scenario(setting: Setting) -> None:
-        (provider,) = providers
-        await setting.sim.apply(node_class(), node_pool())
-        await setting.launch("c1")
-        cost = series(setting, COST, of=("nodepool",))
-        assert cost["default"] > 0
-        await setting.sim.run_for("55m")
-        assert provider.asked == 1
-        provider.silent = True
-        await setting.sim.run_for("10m")
-        assert provider.asked > 2
-        assert counted(setting.metrics.nodepools_cost_errors, nodepool="default") > 1
-        assert series(setting, COST, of=("nodepool",)) == cost
-
-    measured(scenario, provider_of=dear)
+@stage(provider_of=Dear)
+async def test_prices_are_asked_for_every_hour_and_kept_if_there_is_no_answer(setting: Setting) -> None:
+    provider = setting.provider
+    assert isinstance(provider, Dear)
+    await setting.sim.apply(node_class(), node_pool())
+    await setting.launch("c1")
+    cost = series(setting, COST, of=("nodepool",))
+    assert cost["default"] > 0
+    await setting.sim.run_for("55m")
+    assert provider.asked == 1
+    provider.silent = True
+    await setting.sim.run_for("10m")
+    assert provider.asked > 2
+    assert counted(setting.metrics.nodepools_cost_errors, nodepool="default") > 1
+    assert series(setting, COST, of=("nodepool",)) == cost
 
 
 # -- conditions (04 §3.6) ----------------------------------------------------------------------------------------------

@@ -190,15 +190,12 @@ async def test_startup_taints_count_once_the_node_is_initialized(world: Scene) -
     assert {taint.key for taint in world.node("n").taints} == {"cni", names.NOT_READY_TAINT, "own"}
 
 
-def test_a_number_that_nobody_can_read_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(world: Scene) -> None:
-        odd = a_stranger("n")
-        odd["status"]["allocatable"] = {**AMOUNTS, "example.com/x": "many"}
-        await world.put(odd, a_stranger("m"), a_pod("p", on="n"))
-        assert world.node("n").allocatable["cpu"] == 4000
-        assert world.node("m").allocatable["cpu"] == 4000
-
-    play(scene)
+async def test_a_number_that_nobody_can_read_costs_only_itself(world: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    odd = a_stranger("n")
+    odd["status"]["allocatable"] = {**AMOUNTS, "example.com/x": "many"}
+    await world.put(odd, a_stranger("m"), a_pod("p", on="n"))
+    assert world.node("n").allocatable["cpu"] == 4000
+    assert world.node("m").allocatable["cpu"] == 4000
     told = [record.message for record in caplog.records if "example.com/x" in record.message]
     assert len(told) == 1  # and not again with each pod
 

@@ -37,22 +37,19 @@ async def test_pools_that_can_be_used_heaviest_first(world: Scene) -> None:
     assert names_of(world) == ["heavy", "even"]
 
 
-def test_a_pool_without_types_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pool("a"), a_pool("b"), a_pool("c"))
-        assert world.state.places().left_out["a"] == "its instance types have not been looked up yet"
-        world.provider.types = {"a": CloudError("throttled"), "b": ()}
-        await world.refreshed()
-        assert names_of(world) == ["c"]
-        assert world.state.places().left_out == {
-            "a": "its instance types cannot be looked up: throttled",
-            "b": "the provider has no instance types for it",
-        }
-        world.provider.types = {}
-        await world.refreshed()
-        assert names_of(world) == ["c", "b", "a"]
-
-    play(scene)
+async def test_a_pool_without_types_is_left_out(world: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    await world.put(a_pool("a"), a_pool("b"), a_pool("c"))
+    assert world.state.places().left_out["a"] == "its instance types have not been looked up yet"
+    world.provider.types = {"a": CloudError("throttled"), "b": ()}
+    await world.refreshed()
+    assert names_of(world) == ["c"]
+    assert world.state.places().left_out == {
+        "a": "its instance types cannot be looked up: throttled",
+        "b": "the provider has no instance types for it",
+    }
+    world.provider.types = {}
+    await world.refreshed()
+    assert names_of(world) == ["c", "b", "a"]
     assert "NodePool a is left out: its instance types cannot be looked up: throttled" in caplog.messages
 
 
@@ -215,10 +212,7 @@ async def test_that_each_pod_is_for_one_node_does_not_count(world: Scene) -> Non
     assert seen[2] is seen[0]
 
 
-def test_a_daemon_set_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_daemon_set("bad", cpu="much"), a_daemon_set("good"))
-        assert [daemon.name for daemon in world.state.places().daemons] == ["default/good"]
-
-    play(scene)
+async def test_a_daemon_set_that_cannot_be_read_is_left_out(world: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    await world.put(a_daemon_set("bad", cpu="much"), a_daemon_set("good"))
+    assert [daemon.name for daemon in world.state.places().daemons] == ["default/good"]
     assert any("DaemonSet default/bad counts as if it were not there" in message for message in caplog.messages)

@@ -34,9 +34,10 @@ class Running:
         return [ProtectionEvents(program.cluster, self.metrics)]
 
 
-@gives("sim", "program")
-def run(scenario: Any, running: Running | None = None) -> None:
-    run_controllers(scenario, (running or Running()).controllers)
+@gives("sim", "program", "running")
+def run(scenario: Any) -> None:
+    running = Running()
+    run_controllers(lambda sim, program: scenario(sim, program, running), running.controllers)
 
 
 pytestmark = stage(run)
@@ -202,23 +203,18 @@ async def test_another_pod_of_the_name_is_another_pod(sim: SimCluster, program: 
 
 
 @pytest.mark.parametrize("value", ["yes", "", "4", "0s", "-4h", "TRUE"])
-def test_a_bad_value_is_told_once(value: str) -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, value)
-        await sim.run_for("1s")
-        for number in range(5):
-            await annotate(sim, {"example.com/turn": str(number)})
-            await sim.run_for("10m")
-        (event,) = program.events(BAD_VALUE)
-        assert event["type"] == "Warning"
-        assert names.DO_NOT_DISRUPT in event["note"]
-        assert "4h" in event["note"]  # what would be understood
-        assert "series" not in event
-        assert counted(running.metrics.invalid_annotations, annotation=names.DO_NOT_DISRUPT) == 1
-
-    run(scenario, running)
+async def test_a_bad_value_is_told_once(sim: SimCluster, program: Program, running: Running, value: str) -> None:
+    await add(sim, value)
+    await sim.run_for("1s")
+    for number in range(5):
+        await annotate(sim, {"example.com/turn": str(number)})
+        await sim.run_for("10m")
+    (event,) = program.events(BAD_VALUE)
+    assert event["type"] == "Warning"
+    assert names.DO_NOT_DISRUPT in event["note"]
+    assert "4h" in event["note"]  # what would be understood
+    assert "series" not in event
+    assert counted(running.metrics.invalid_annotations, annotation=names.DO_NOT_DISRUPT) == 1
 
 
 async def test_another_mistake_is_told_again(sim: SimCluster, program: Program) -> None:
@@ -253,21 +249,18 @@ BLOCK, BLOCK_FOR = names.DISRUPTION_BLOCK_SCHEDULE, names.DISRUPTION_BLOCK_DURAT
         pytest.param({ALLOW: "whenever", BLOCK: "whenever"}, 2, id="both"),
     ],
 )
-def test_what_is_wrong_with_a_schedule_is_told_once(annotations: dict[str, str], wrong: int) -> None:
-    running = Running()
-
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(manifests.pod("web", annotations=annotations))
-        await sim.run_for("1s")
-        for number in range(5):
-            await annotate(sim, {"example.com/turn": str(number)})
-            await sim.run_for("10m")
-        events = program.events(BAD_SCHEDULE)
-        assert len(events) == wrong
-        assert all(event["type"] == "Warning" and "series" not in event for event in events)
-        assert counted(running.metrics.invalid_annotations) == wrong
-
-    run(scenario, running)
+async def test_what_is_wrong_with_a_schedule_is_told_once(
+    sim: SimCluster, program: Program, running: Running, annotations: dict[str, str], wrong: int
+) -> None:
+    await sim.apply(manifests.pod("web", annotations=annotations))
+    await sim.run_for("1s")
+    for number in range(5):
+        await annotate(sim, {"example.com/turn": str(number)})
+        await sim.run_for("10m")
+    events = program.events(BAD_SCHEDULE)
+    assert len(events) == wrong
+    assert all(event["type"] == "Warning" and "series" not in event for event in events)
+    assert counted(running.metrics.invalid_annotations) == wrong
 
 
 async def test_pods_without_such_annotations_are_not_looked_at(sim: SimCluster, program: Program) -> None:

@@ -23,7 +23,7 @@ from tests.harness.claims import (
     put_status,
 )
 from tests.harness.running import Program, run_controllers
-from tests.harness.stage import gives, stage
+from tests.harness.stage import PARAMETER, gives, stage
 from tests.harness.termination import GUARDED, Setting, play
 from tests.sim.termination.past import Past
 
@@ -87,16 +87,14 @@ async def test_all_six_in_order(setting: Setting) -> None:
 
 @pytest.mark.parametrize("cloud", [False, True])
 @pytest.mark.parametrize("first", ["claim", "node"])
-def test_what_is_deleted_goes_from_the_first_to_the_fourth(first: str, cloud: bool) -> None:
-    async def scenario(setting: Setting) -> None:
-        past = Past(setting.sim, NODECLAIMS, "c1")
-        found = await setting.launch(pods=[manifests.pod("web")])
-        await (setting.delete_claim() if first == "claim" else setting.delete_node(found))
-        await setting.sim.wait_until(lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"))
-        # The last takes no time at all, and shows all the same.
-        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S4", "S5", "S6"]
-
-    play(scenario, cloud=cloud)
+@stage(play, cloud=PARAMETER)
+async def test_what_is_deleted_goes_from_the_first_to_the_fourth(setting: Setting, first: str) -> None:
+    past = Past(setting.sim, NODECLAIMS, "c1")
+    found = await setting.launch(pods=[manifests.pod("web")])
+    await (setting.delete_claim() if first == "claim" else setting.delete_node(found))
+    await setting.sim.wait_until(lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"))
+    # The last takes no time at all, and shows all the same.
+    assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S4", "S5", "S6"]
 
 
 @stage(play, cloud=True)

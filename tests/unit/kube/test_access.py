@@ -149,7 +149,7 @@ def test_the_default_file(tmp_path: Path) -> None:
         (b"[1]", "is not a kubeconfig"),
         (b"a: b\nc: }", "line 2: not valid YAML: "),
         (b"\xff", "line 1: not valid YAML: "),
-        (b"users: {a: {5: 6}}", "line 1: field users.a: a key must be a string: 5 reads as an integer (quote it)"),
+        (b"users: {a: {~: 6}}", "line 1: field users.a: a key must be a string, not null"),
         (b"{}", "no context is given and no current-context is set"),
         ({"current-context": "c"}, "there is no context 'c'"),
         ({"current-context": "c", "contexts": {}}, "there is no context 'c'"),

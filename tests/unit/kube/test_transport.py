@@ -35,9 +35,12 @@ from dovetail.ports import (
     Unavailable,
     WatchEvent,
 )
+from tests.harness.stage import real_time, stage
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+pytestmark = stage(real_time)
 
 QUICK = RetryPolicy(first_seconds=0.001, longest_seconds=0.001)
 NODE = {"metadata": {"name": "a", "resourceVersion": "5"}}
@@ -86,21 +89,22 @@ def kubeconfig(folder: Path, url: str, *, proxy: str | None = None, **user: Any)
     return str(file)
 
 
-def run(
-    server: Server,
-    folder: Path,
-    use: Callable[[RealApi], Coroutine[Any, Any, T]],
-    *,
-    user: dict[str, Any] | None = None,
-    **options: Any,
-) -> T:
-    async def scenario() -> T:
-        async with server.serving():
-            file = kubeconfig(folder, server.url, **(user or {}))
-            async with connect(kubeconfig=file, **{"patience": QUICK, "random": Random(1), **options}) as api:
-                return await use(api)
+@asynccontextmanager
+async def connected(
+    server: Server, folder: Path, *, user: dict[str, Any] | None = None, **options: Any
+) -> AsyncIterator[RealApi]:
+    async with server.serving():
+        file = kubeconfig(folder, server.url, **(user or {}))
+        async with connect(kubeconfig=file, **{"patience": QUICK, "random": Random(1), **options}) as api:
+            yield api
 
-    return asyncio.run(scenario())
+
+def run(server: Server, folder: Path, use: Callable[[RealApi], Coroutine[Any, Any, T]], **options: Any) -> T:
+    async def within() -> T:
+        async with connected(server, folder, **options) as api:
+            return await use(api)
+
+    return asyncio.run(within())
 
 
 def answer(body: Any, code: int = 200, headers: dict[str, str] | None = None) -> Handler:
@@ -163,10 +167,9 @@ async def evict(api: RealApi) -> Any:
 # -- what is sent -----------------------------------------------------------------------------------------------------
 
 
-def test_requests(tmp_path: Path) -> None:
+async def test_requests(tmp_path: Path) -> None:
     server = Server(answer(NODE))
-
-    async def use(api: RealApi) -> None:
+    async with connected(server, tmp_path, user={"token": "secret", "as": "me", "as-groups": ["g", "h"]}) as api:
         await api.list(PODS, labels="a=b,c in (d)", fields="spec.nodeName=x&y", limit=7, continue_="a+/=")
         await api.list(PODS, namespace="n")
         await api.get(NODECLAIMS, "n/../a b%2f")
@@ -178,8 +181,6 @@ def test_requests(tmp_path: Path) -> None:
             Delete(NODES, "a", uid="u", resource_version="3", grace_seconds=0, propagation=Propagation.BACKGROUND)
         )
         await api.write(Evict("p", namespace="n", uid="u", grace_seconds=5))
-
-    run(server, tmp_path, use, user={"token": "secret", "as": "me", "as-groups": ["g", "h"]})
     assert [f"{request.method} {request.raw_path}" for request in server.requests] == [
         "GET /api/v1/pods?labelSelector=a%3Db%2Cc+in+%28d%29&fieldSelector=spec.nodeName%3Dx%26y&limit=7"
         "&continue=a%2B%2F%3D",
@@ -227,16 +228,12 @@ def test_requests(tmp_path: Path) -> None:
         assert request.headers.getall("Impersonate-Group") == ["g", "h"]
 
 
-def test_a_proxy_is_used(tmp_path: Path) -> None:
+async def test_a_proxy_is_used(tmp_path: Path) -> None:
     server = Server(answer(NODE))
-
-    async def scenario() -> None:
-        async with server.serving():
-            file = kubeconfig(tmp_path, "http://kubernetes.invalid:1234", proxy=server.url)
-            async with connect(kubeconfig=file) as api:
-                await get(api)
-
-    asyncio.run(scenario())
+    async with server.serving():
+        file = kubeconfig(tmp_path, "http://kubernetes.invalid:1234", proxy=server.url)
+        async with connect(kubeconfig=file) as api:
+            await get(api)
     assert [request.headers["Host"] for request in server.requests] == ["kubernetes.invalid:1234"]
 
 
@@ -244,17 +241,14 @@ def test_a_proxy_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("use", [patch, delete])
-def test_a_connection_cut_after_a_write_leaves_it_unknown_and_is_not_repeated(
+async def test_a_connection_cut_after_a_write_leaves_it_unknown_and_is_not_repeated(
     tmp_path: Path, use: Callable[[RealApi], Coroutine[Any, Any, Any]]
 ) -> None:
     server = Server(answer(NODE), cut)
-
-    async def on_a_used_connection(api: RealApi) -> None:
+    async with connected(server, tmp_path) as api:
         await get(api)
         with pytest.raises(OutcomeUnknown):
             await use(api)
-
-    run(server, tmp_path, on_a_used_connection)
     assert len(server.requests) == 2
 
 
@@ -285,17 +279,13 @@ def test_a_server_that_does_not_answer(tmp_path: Path, use: Callable[[RealApi], 
 
 
 @pytest.mark.parametrize("use", [get, patch, delete, evict])
-def test_without_a_connection_nothing_was_done(tmp_path: Path, use: Callable[[RealApi], Any]) -> None:
+async def test_without_a_connection_nothing_was_done(tmp_path: Path, use: Callable[[RealApi], Any]) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         file = kubeconfig(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}")
-
-        async def scenario() -> None:
-            async with connect(kubeconfig=file, patience=QUICK) as api:
-                with pytest.raises(Unavailable, match="Cannot connect to host"):
-                    await use(api)
-
-        asyncio.run(scenario())
+        async with connect(kubeconfig=file, patience=QUICK) as api:
+            with pytest.raises(Unavailable, match="Cannot connect to host"):
+                await use(api)
 
 
 @pytest.mark.parametrize(
@@ -321,16 +311,13 @@ def test_refusals(
     assert len(server.requests) == requests
 
 
-def test_retry_after_is_kept(tmp_path: Path) -> None:
+async def test_retry_after_is_kept(tmp_path: Path) -> None:
     server = Server(status(429, **{"Retry-After": "1"}), answer(NODE))
-
-    async def use(api: RealApi) -> float:
+    async with connected(server, tmp_path) as api:
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         await patch(api)
-        return loop.time() - began_at
-
-    assert run(server, tmp_path, use) >= 1.0
+        assert loop.time() - began_at >= 1.0
     assert len(server.requests) == 2
 
 
@@ -342,16 +329,14 @@ def test_retry_after_beyond_our_patience_is_for_the_caller(tmp_path: Path) -> No
     assert len(server.requests) == 1
 
 
-def test_requests_keep_to_the_rate(tmp_path: Path) -> None:
-    async def use(api: RealApi) -> float:
+async def test_requests_keep_to_the_rate(tmp_path: Path) -> None:
+    async with connected(Server(answer(NODE)), tmp_path, qps=20.0, burst=2) as api:
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         async with asyncio.TaskGroup() as group:
             for _ in range(6):
                 group.create_task(get(api))
-        return loop.time() - began_at
-
-    assert run(Server(answer(NODE)), tmp_path, use, qps=20.0, burst=2) >= 0.2
+        assert loop.time() - began_at >= 0.2
 
 
 # -- credentials ------------------------------------------------------------------------------------------------------
@@ -366,17 +351,14 @@ def knows(token: str) -> Handler:
 
 
 @pytest.mark.parametrize("use", [get, patch, evict])
-def test_a_rotated_token_is_read_anew(tmp_path: Path, use: Callable[[RealApi], Any]) -> None:
+async def test_a_rotated_token_is_read_anew(tmp_path: Path, use: Callable[[RealApi], Any]) -> None:
     file = tmp_path / "token"
     file.write_text("old\n")
     server = Server(knows("old"), knows("new"))
-
-    async def scenario(api: RealApi) -> None:
+    async with connected(server, tmp_path, user={"tokenFile": "token"}) as api:
         await use(api)
         file.write_text("new\n")
         await use(api)
-
-    run(server, tmp_path, scenario, user={"tokenFile": "token"})
     assert len(server.requests) == 3
 
 
@@ -390,45 +372,37 @@ def plugin(folder: Path, **status: str) -> dict[str, Any]:
     return {"exec": {"apiVersion": version, "command": "./plugin", "interactiveMode": "Never"}}
 
 
-def test_concurrent_refusals_renew_once_and_lasting_ones_do_not_hammer(tmp_path: Path) -> None:
-    async def use(api: RealApi) -> None:
+async def test_concurrent_refusals_renew_once_and_lasting_ones_do_not_hammer(tmp_path: Path) -> None:
+    async with connected(Server(knows("other")), tmp_path, user=plugin(tmp_path, token="x")) as api:
         found = await asyncio.gather(*(get(api) for _ in range(5)), return_exceptions=True)
         found += await asyncio.gather(*(get(api) for _ in range(5)), return_exceptions=True)
         assert [type(each) for each in found] == [Forbidden] * 10
-
-    run(Server(knows("other")), tmp_path, use, user=plugin(tmp_path, token="x"))
     assert (tmp_path / "runs").read_text() == "run\n" * 2
 
 
-def test_credentials_are_renewed_when_they_expire_and_kept_if_that_fails(
+async def test_credentials_are_renewed_when_they_expire_and_kept_if_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dovetail.kube.access.SHORTEST_SECONDS", 0.0)
-
-    async def use(api: RealApi) -> None:
+    user = plugin(tmp_path, token="t", expirationTimestamp="2000-01-01T00:00:00Z")
+    async with connected(Server(knows("t")), tmp_path, user=user) as api:
         await get(api)
         assert (tmp_path / "runs").read_text() == "run\n" * 2
         (tmp_path / "plugin").unlink()
         await get(api)
         await get(api)
 
-    user = plugin(tmp_path, token="t", expirationTimestamp="2000-01-01T00:00:00Z")
-    run(Server(knows("t")), tmp_path, use, user=user)
 
-
-def test_credentials_that_cannot_be_renewed(tmp_path: Path) -> None:
+async def test_credentials_that_cannot_be_renewed(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")
-
-    async def use(api: RealApi) -> None:
+    async with connected(Server(knows("new")), tmp_path, user={"tokenFile": "token"}) as api:
         file.unlink()
         with pytest.raises(
             Forbidden, match=r"says 401; .*/kubeconfig: user 'u': tokenFile .*/token: No such file"
         ) as caught:
             await get(api)
         assert (caught.value.code, caught.value.reason) == (401, "Unauthorized")
-
-    run(Server(knows("new")), tmp_path, use, user={"tokenFile": "token"})
 
 
 # -- watches ----------------------------------------------------------------------------------------------------------
@@ -517,10 +491,9 @@ def endless(left: asyncio.Event) -> Handler:
     return respond
 
 
-def test_a_watch_that_is_closed_closes_its_connection(tmp_path: Path) -> None:
+async def test_a_watch_that_is_closed_closes_its_connection(tmp_path: Path) -> None:
     left = asyncio.Event()
-
-    async def use(api: RealApi) -> None:
+    async with connected(Server(endless(left)), tmp_path) as api:
         async with aclosing(api.watch(PODS, resource_version="1")) as watch:
             assert (await anext(watch)).type is EventType.ADDED
         with pytest.raises(StopAsyncIteration):
@@ -528,44 +501,36 @@ def test_a_watch_that_is_closed_closes_its_connection(tmp_path: Path) -> None:
         async with asyncio.timeout(5):
             await left.wait()
 
-    run(Server(endless(left)), tmp_path, use)
 
-
-def test_a_watch_that_is_left_open_is_warned_of_at_once(tmp_path: Path) -> None:
+async def test_a_watch_that_is_left_open_is_warned_of_at_once(tmp_path: Path) -> None:
     """Not in a later test, where its connection would be found."""
     left = asyncio.Event()
-
-    async def use(api: RealApi) -> None:
+    async with connected(Server(endless(left)), tmp_path) as api:
         with pytest.warns(ResourceWarning, match="a watch was left open"):
             assert (await anext(api.watch(PODS, resource_version="1"))).type is EventType.ADDED
-
-    run(Server(endless(left)), tmp_path, use)
     assert left.is_set()
 
 
-def test_a_watch_that_was_never_begun_holds_nothing(tmp_path: Path) -> None:
+async def test_a_watch_that_was_never_begun_holds_nothing(tmp_path: Path) -> None:
     server = Server(silence)
-
-    async def use(api: RealApi) -> None:
+    async with connected(server, tmp_path) as api:
         api.watch(PODS, resource_version="1")
-
-    run(server, tmp_path, use)
     assert server.requests == []
 
 
-def test_a_list_in_pages(tmp_path: Path) -> None:
+async def test_a_list_in_pages(tmp_path: Path) -> None:
     first = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [NODE, {"metadata": {"labels": None}}]}
     second = {"metadata": {"resourceVersion": "9"}, "items": [{"spec": {"taints": 5}}]}
-
-    async def use(api: RealApi) -> list[tuple[int, str, str, int]]:
+    async with connected(Server(answer(first), answer(second)), tmp_path) as api:
         pages = [await api.list(NODES, limit=2)]
         pages.append(await api.list(NODES, limit=2, continue_=pages[0].continue_))
-        return [(len(page.items), page.resource_version, page.continue_, page.undecodable) for page in pages]
+        assert [(len(page.items), page.resource_version, page.continue_, page.undecodable) for page in pages] == [
+            (2, "9", "more", 0),
+            (0, "9", "", 1),
+        ]
 
-    assert run(Server(answer(first), answer(second)), tmp_path, use) == [(2, "9", "more", 0), (0, "9", "", 1)]
 
-
-def test_a_write_is_asked_for_again_right_before_each_attempt(tmp_path: Path) -> None:
+async def test_a_write_is_asked_for_again_right_before_each_attempt(tmp_path: Path) -> None:
     """The lease may be lost while the client waits to try again."""
     found = answer({"metadata": {"name": "a"}})
     server = Server(found, status(503, "ServiceUnavailable"), found)
@@ -577,35 +542,27 @@ def test_a_write_is_asked_for_again_right_before_each_attempt(tmp_path: Path) ->
         if asked > 1:
             raise Forbidden("lost", reason="LeaseLost")
 
-    async def use(api: RealApi) -> None:
+    async with connected(server, tmp_path, before_write=fence) as api:
         await api.get(NODES, "a")  # reads are not asked about
         with pytest.raises(Forbidden, match="lost"):
             await api.write(Patch(NODES, "a", {"metadata": {"labels": {"b": "c"}}}))
-
-    run(server, tmp_path, use, before_write=fence)
     assert (asked, [request.method for request in server.requests]) == (2, ["GET", "PATCH"])
 
 
-def test_requests_are_counted_by_code_method_and_host(tmp_path: Path) -> None:
+async def test_requests_are_counted_by_code_method_and_host(tmp_path: Path) -> None:
     server = Server(answer(NODE), status(404, "NotFound"), cut, answer(NODE))
-
-    async def use(api: RealApi) -> dict[tuple[str, ...], int]:
+    async with connected(server, tmp_path) as api:
         await get(api)
         with pytest.raises(NotFound):
             await patch(api)
         await get(api)  # it is cut off, and repeated
-        return dict(api.requests)
-
-    found = run(server, tmp_path, use)
+        found = dict(api.requests)
     host = server.url.removeprefix("http://")
     assert found == {("200", "GET", host): 2, ("404", "PATCH", host): 1, ("<error>", "GET", host): 1}
 
 
-def test_a_watch_counts_when_it_begins(tmp_path: Path) -> None:
+async def test_a_watch_counts_when_it_begins(tmp_path: Path) -> None:
     server = Server(stream(event("ADDED", NODE)))
-
-    async def use(api: RealApi) -> dict[tuple[str, ...], int]:
+    async with connected(server, tmp_path) as api:
         await events(api)
-        return dict(api.requests)
-
-    assert run(server, tmp_path, use) == {("200", "GET", server.url.removeprefix("http://")): 1}
+        assert dict(api.requests) == {("200", "GET", server.url.removeprefix("http://")): 1}

@@ -11,6 +11,7 @@ from dovetail.ports import PODS, CloudProvider, Delete
 from dovetail.runtime.manager import Controller
 from tests.harness.metrics_text import exposition
 from tests.harness.running import Program
+from tests.harness.stage import stage
 from tests.harness.termination import Setting, play
 
 
@@ -141,19 +142,20 @@ def test_what_kind_of_metric_each_is() -> None:
     }
 
 
-def test_no_label_holds_the_name_or_namespace_of_a_pod() -> None:
+def cluster_metrics(program: Program, _provider: CloudProvider, metrics: Metrics) -> list[Controller]:
+    metrics.registry.register(ClusterMetrics(program.cluster, program.sim.clock, leads=lambda: True))
+    return []
+
+
+def conspicuous_pod(name: str, **annotations: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "conspicuous-namespace", "labels": {"app": "conspicuous-app"}}
+    spec = {"containers": [{"name": "main", "image": "x"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta | {"annotations": annotations}, "spec": spec}
+
+
+@stage(play, more=cluster_metrics)
+async def test_no_label_holds_the_name_or_namespace_of_a_pod(setting: Setting) -> None:
     """R37, R49: metrics are served without a token. The names of nodes, claims and pools are few enough."""
-    found: list[str] = []
-
-    def more(program: Program, _provider: CloudProvider, metrics: Metrics) -> list[Controller]:
-        metrics.registry.register(ClusterMetrics(program.cluster, program.sim.clock, leads=lambda: True))
-        return []
-
-    def pod(name: str, **annotations: str) -> dict[str, Any]:
-        meta = {"name": name, "namespace": "conspicuous-namespace", "labels": {"app": "conspicuous-app"}}
-        spec = {"containers": [{"name": "main", "image": "x"}]}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta | {"annotations": annotations}, "spec": spec}
-
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "conspicuous-namespace"}}
     pdb = {
         "apiVersion": "policy/v1",
@@ -161,20 +163,17 @@ def test_no_label_holds_the_name_or_namespace_of_a_pod() -> None:
         "metadata": {"name": "conspicuous-pdb", "namespace": "conspicuous-namespace"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "conspicuous-app"}}},
     }
-
-    async def scenario(setting: Setting) -> None:
-        await setting.sim.apply(namespace)
-        await setting.sim.apply(pdb)
-        await setting.launch(pods=[pod("conspicuous-1"), pod("conspicuous-2", **{DO_NOT_DISRUPT: "unreadable"})])
-        await setting.delete_claim()
-        await setting.sim.run_for("1m")
-        found.append(exposition(setting.metrics.registry).decode())  # one is evicted, the other blocked
-        await setting.sim.api.write(Delete(PODS, "conspicuous-2", namespace="conspicuous-namespace"))
-        await setting.sim.wait_until(lambda: setting.claim() is None)
-        found.append(exposition(setting.metrics.registry).decode())
-
-    play(scenario, more=more)
-    assert 'karpenter_pods_eviction_requests_total{code="200"} 1' in found[0]
-    assert 'dovetail_invalid_annotations_total{annotation="karpenter.sh/do-not-disrupt"} 1' in found[0]
-    assert 'dovetail_protected_pods{protection="pdb",state="active"} 1' in found[0]
-    assert not any("conspicuous" in text for text in found)
+    await setting.sim.apply(namespace)
+    await setting.sim.apply(pdb)
+    unreadable = conspicuous_pod("conspicuous-2", **{DO_NOT_DISRUPT: "unreadable"})
+    await setting.launch(pods=[conspicuous_pod("conspicuous-1"), unreadable])
+    await setting.delete_claim()
+    await setting.sim.run_for("1m")
+    text = exposition(setting.metrics.registry).decode()  # one is evicted, the other blocked
+    assert 'karpenter_pods_eviction_requests_total{code="200"} 1' in text
+    assert 'dovetail_invalid_annotations_total{annotation="karpenter.sh/do-not-disrupt"} 1' in text
+    assert 'dovetail_protected_pods{protection="pdb",state="active"} 1' in text
+    assert "conspicuous" not in text
+    await setting.sim.api.write(Delete(PODS, "conspicuous-2", namespace="conspicuous-namespace"))
+    await setting.sim.wait_until(lambda: setting.claim() is None)
+    assert "conspicuous" not in exposition(setting.metrics.registry).decode()

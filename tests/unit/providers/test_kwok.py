@@ -58,8 +58,7 @@ pytestmark = stage(with_nodes)
 
 
 class TestConformance(ProviderConformance):
-    def run(self, scenario: Scenario) -> None:
-        with_nodes(scenario)
+    """With kwok."""
 
 
 async def test_a_claim_that_lists_no_types_gets_a_clear_error(sim: SimCluster, provider: CloudProvider) -> None:
@@ -267,23 +266,29 @@ async def test_a_notice_that_is_not_dealt_with_is_told_again(sim: SimCluster) ->
     assert await listened(sim, provider) == []
 
 
-def test_the_cache_of_nodes_feeds_interruptions_also_after_a_restart() -> None:
-    made: list[KwokProvider] = []
+class Interruptible(KwokNodes):
+    """The controller, with a provider that the cache of nodes tells of interruptions."""
 
-    def controllers(program: Program) -> list[KwokNodes]:
-        made.append(KwokProvider(program.api))
-        follow_interruptions(program.cluster, made[-1])
-        return [KwokNodes(program.cluster)]
+    def __init__(self, program: Program) -> None:
+        super().__init__(program.cluster)
+        self.provider = KwokProvider(program.api)
+        follow_interruptions(program.cluster, self.provider)
 
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        claim = await launch_node(sim, made[-1])
-        name = name_in(claim.status.provider_id)
-        await sim.api.write(Patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: DEADLINE}}}))
-        assert await listened(sim, made[-1]) == [(name, at(DEADLINE))]
-        await program.restart()
-        assert await listened(sim, made[-1]) == [(name, at(DEADLINE))]
-        await sim.api.write(Patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: "true"}}}))
-        await sim.api.write(Delete(NODES, name))
-        assert await listened(sim, made[-1]) == []
 
-    run_controllers(scenario, controllers)
+def provider_of(program: Program) -> KwokProvider:
+    (controller,) = program.controllers
+    assert isinstance(controller, Interruptible)
+    return controller.provider
+
+
+@stage(run_controllers, lambda program: [Interruptible(program)])
+async def test_the_cache_of_nodes_feeds_interruptions_also_after_a_restart(sim: SimCluster, program: Program) -> None:
+    claim = await launch_node(sim, provider_of(program))
+    name = name_in(claim.status.provider_id)
+    await sim.api.write(Patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: DEADLINE}}}))
+    assert await listened(sim, provider_of(program)) == [(name, at(DEADLINE))]
+    await program.restart()
+    assert await listened(sim, provider_of(program)) == [(name, at(DEADLINE))]
+    await sim.api.write(Patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: "true"}}}))
+    await sim.api.write(Delete(NODES, name))
+    assert await listened(sim, provider_of(program)) == []

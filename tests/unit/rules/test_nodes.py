@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,10 +11,13 @@ from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, Reason
 from dovetail.api.objects import Budget
 from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode
-from dovetail.rules.budgets import BUDGETED, PoolCounts, allowance, read_budgets
+from dovetail.rules.budgets import BUDGETED, BudgetConsumer, PoolCounts, allowance, read_budgets
 from dovetail.rules.nodes import (
+    LONGEST_BOOT,
+    LONGEST_SCALE_OUT,
     PodsVerdict,
     ReasonVerdict,
+    StartingNodes,
     budget_rule,
     consolidate_after,
     consolidation_reason,
@@ -21,11 +25,13 @@ from dovetail.rules.nodes import (
     is_wanted,
     judge_reason,
     pods_standing,
+    starting_nodes,
     time_taken,
     when_forced,
     when_free,
 )
 from dovetail.rules.protection import protection
+from dovetail.rules.states import NodeState
 from dovetail.rules.verdict import Rule, Verdict
 from tests.harness.builders import at, budget, claim, member, node, pod, pool
 
@@ -51,6 +57,7 @@ def ask(
     pool_: PoolRecord | None = None,
     budgets: Sequence[Budget] = OPEN,
     known: bool = True,
+    starting: StartingNodes | None = None,
 ) -> ReasonVerdict:
     """The verdict in a pool of ten nodes, none of them busy."""
     left = allowance(read_budgets(budgets), reason=reason, now=now, counts=PoolCounts(nodes=10))
@@ -61,6 +68,7 @@ def ask(
         now,
         pods=standing(subject.pods, now),
         allowance=left if known else None,
+        starting=starting,
     )
 
 
@@ -134,7 +142,7 @@ def test_every_blocker_is_kept() -> None:
 def test_a_pod_that_two_rules_protect_counts_once_but_keeps_both_verdicts() -> None:
     found = ask(member(claim(), node(), [pod("a", do_not_disrupt="true", schedule="0 2 * * 6")]))
     pods = of(found, Rule.PODS)
-    assert pods.message == "1 of its 1 pods is protected"
+    assert pods.message == "its only pod is protected"
     assert [verdict.rule for verdict in pods.blockers] == [Rule.DO_NOT_DISRUPT, Rule.DISRUPTION_SCHEDULE]
 
 
@@ -454,7 +462,7 @@ def test_forceful_expiry_ignores_budgets_annotation_and_pods(known: bool) -> Non
     )
     found = ask(subject, EXPIRED, budgets=[budget("0")], known=known)
     assert (found.allowed, found.until, found.wanted) == (True, None, True)
-    assert of(found, Rule.BUDGET).message == "expiration is forceful and does not ask"
+    assert of(found, Rule.BUDGET).message == "not asked: expireAfter is forceful"
     assert of(found, Rule.PODS).message == "protections hold while draining, until the node's deadline"
 
 
@@ -699,13 +707,34 @@ def test_free_at_knows_neither_consolidate_after_nor_a_limited_drain() -> None:
     [
         pytest.param([], True, "10 of 10 left for Drifted", id="unlimited"),
         pytest.param([budget("2")], True, "2 of 2 left for Drifted by budgets[0]", id="some left"),
-        pytest.param([budget("2"), budget("0")], False, "0 of 0 left for Drifted by budgets[1]", id="none left"),
+        pytest.param(
+            [budget("2"), budget("0")],
+            False,
+            "budgets[1] of NodePool default allows 0 nodes for Drifted now",
+            id="zero",
+        ),
+        pytest.param(
+            [budget("x")],
+            False,
+            "budgets[0] of NodePool default is invalid and counts as 0: "
+            "nodes 'x' is neither a count nor a percentage up to 100%",
+            id="invalid",
+        ),
     ],
 )
 def test_budget_rule(budgets: list[Budget], allowed: bool, message: str) -> None:
     left = allowance(read_budgets(budgets), reason=DRIFTED, now=NOW, counts=PoolCounts(nodes=10))
     verdict = budget_rule(member(claim(), node()), DRIFTED, left, NOW)
     assert (verdict.allowed, verdict.until, verdict.message) == (allowed, None, message)
+    assert not verdict.transient
+
+
+def test_a_budget_that_is_used_up_is_free_again_when_a_disruption_ends() -> None:
+    counts = PoolCounts(nodes=10, consumers=(BudgetConsumer(node="a", state=NodeState.DRAINING, unhealthy=False),))
+    left = allowance(read_budgets([budget("1")]), reason=DRIFTED, now=NOW, counts=counts)
+    verdict = budget_rule(member(claim(), node()), DRIFTED, left, NOW)
+    assert (verdict.allowed, verdict.transient) == (False, True)
+    assert verdict.message == "0 of 1 left for Drifted by budgets[0]: 1 node uses it up"
 
 
 def test_budget_window_is_an_until() -> None:
@@ -713,3 +742,76 @@ def test_budget_window_is_an_until() -> None:
     end = at("2026-03-04T17:00:00Z")
     assert (found.allowed, found.until, blocking(found)) == (False, end, [Rule.BUDGET])
     assert ask(member(claim(), node()), EMPTY, budgets=[budget("0", ["Drifted"], "0 9 * * 1-5", "8h")]).allowed
+
+
+# -- the right moment --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ready", ["False", "Unknown", None])
+def test_a_node_that_is_not_ready_is_not_consolidated_for_being_underutilized(ready: str | None) -> None:
+    """Node repair is its method. As an empty node it may go."""
+    subject = member(claim(), node(ready=ready), [pod()])
+    found = ask(subject, UNDERUTILIZED)
+    assert (found.allowed, found.until, blocking(found)) == (False, None, [Rule.READY])
+    assert of(found, Rule.READY).message == "the node is NotReady; node repair replaces it, not consolidation"
+    for reason in (EMPTY, DRIFTED, EXPIRED):
+        assert Rule.READY not in blocking(ask(subject, reason))
+
+
+def minutes(number: float) -> str:
+    """So long before now."""
+    return (NOW - timedelta(minutes=number)).isoformat()
+
+
+def starting(name: str, created: float, **fields: Any) -> ClusterNode:
+    made = claim(name, created=minutes(created), statuses={}, **fields)
+    return member(made)
+
+
+def started(name: str, created: float, up: float) -> ClusterNode:
+    made = claim(name, created=minutes(created), initialized_since=minutes(up))
+    return member(made, node(f"node-{name}"))
+
+
+def test_new_nodes_hold_consolidation_back_until_they_are_up() -> None:
+    until = NOW + LONGEST_BOOT - timedelta(minutes=1)
+    found = starting_nodes([started("a", 60, 58), starting("c", 2), starting("b", 1), starting("late", 11)], NOW)
+    assert found == StartingNodes(("b", "c"), until)
+    asked = ask(member(claim(), node(), [pod()]), UNDERUTILIZED, starting=found)
+    assert (asked.allowed, asked.until, blocking(asked)) == (False, until, [Rule.SCALE_OUT])
+    assert "starting for pending pods: b, c" in of(asked, Rule.SCALE_OUT).message
+    assert ask(member(claim(), node(), [pod()]), UNDERUTILIZED, until, starting=found).allowed
+    for reason in (EMPTY, DRIFTED, EXPIRED):
+        assert ask(member(claim(), node(), [pod()]), reason, starting=found).allowed
+
+
+def test_only_some_claims_are_named() -> None:
+    found = starting_nodes([starting(f"c{number}", 1) for number in range(5)], NOW)
+    asked = ask(member(claim(), node(), [pod()]), UNDERUTILIZED, starting=found)
+    assert of(asked, Rule.SCALE_OUT).message.endswith(": c0, c1, c2 and 2 more")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        starting("old", LONGEST_BOOT / timedelta(minutes=1)),
+        starting("gone", 1, deleted=DELETED),
+        starting("unlaunched", 1, provider_id=""),
+        member(msgspec.structs.replace(claim("new", created=minutes(1), statuses={}), replacement=True)),
+        member(msgspec.structs.replace(claim("new", statuses={}), created_at=None)),
+        started("up", 2, 1),
+        member(None, node("other", initialized=False)),
+    ],
+)
+def test_what_holds_nothing_back(found: ClusterNode) -> None:
+    """Nodes that take too long, leave, are not launched, replace others, or are up."""
+    assert starting_nodes([found], NOW) is None
+
+
+@pytest.mark.parametrize(("began", "left"), [(25, 5), (29, 1), (30, None), (40, None)])
+def test_a_scale_out_without_a_break_holds_back_for_half_an_hour_at_most(began: int, left: int | None) -> None:
+    assert timedelta(minutes=30) == LONGEST_SCALE_OUT
+    chain = [started(f"n{age}", age + 2, age) for age in range(1, began - 1)]
+    before = started("before", 90, began + 1)  # there was a break after it
+    expected = None if left is None else StartingNodes(("last",), NOW + timedelta(minutes=left))
+    assert starting_nodes([starting("last", 1), before, *chain], NOW) == expected

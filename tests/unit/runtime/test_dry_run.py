@@ -26,33 +26,29 @@ WRITES: list[tuple[str, Callable[[KubeApi], Awaitable[object]]]] = [
 
 
 @pytest.mark.parametrize(("words", "write"), WRITES)
-def test_what_would_be_written_is_told_once(
-    words: str, write: Callable[[KubeApi], Awaitable[object]], caplog: pytest.LogCaptureFixture
+async def test_what_would_be_written_is_told_once(
+    sim: SimCluster, words: str, write: Callable[[KubeApi], Awaitable[object]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(sim: SimCluster) -> None:
-        await sim.apply(manifests.node("n1"), manifests.pod("p"))
-        await sim.run_for("10s")
-        api = DryRunApi(sim.api)
-        before = list(sim.trace)
-        for _ in range(2):
-            with pytest.raises(WouldWrite):
-                await write(api)
-        assert list(sim.trace) == before
-
-    with caplog.at_level(logging.INFO, "dovetail.runtime.dry_run"):
-        run(scenario)
+    caplog.set_level(logging.INFO, "dovetail.runtime.dry_run")
+    await sim.apply(manifests.node("n1"), manifests.pod("p"))
+    await sim.run_for("10s")
+    api = DryRunApi(sim.api)
+    before = list(sim.trace)
+    for _ in range(2):
+        with pytest.raises(WouldWrite):
+            await write(api)
+    assert list(sim.trace) == before
     assert [record.getMessage() for record in caplog.records if "would" in record.getMessage()] == [words]
 
 
-def test_another_version_of_the_object_is_not_another_request(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(sim: SimCluster) -> None:
-        api = DryRunApi(sim.api)
-        for version in ("1", "2"):
-            with pytest.raises(WouldWrite):
-                await api.write(Patch(NODES, "n1", {"metadata": {"resourceVersion": version}, "spec": {"taints": []}}))
-
-    with caplog.at_level(logging.INFO, "dovetail.runtime.dry_run"):
-        run(scenario)
+async def test_another_version_of_the_object_is_not_another_request(
+    sim: SimCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dovetail.runtime.dry_run")
+    api = DryRunApi(sim.api)
+    for version in ("1", "2"):
+        with pytest.raises(WouldWrite):
+            await api.write(Patch(NODES, "n1", {"metadata": {"resourceVersion": version}, "spec": {"taints": []}}))
     assert len(caplog.records) == 1
 
 
@@ -71,43 +67,37 @@ async def test_reading_is_as_ever(sim: SimCluster) -> None:
     assert not (await api.list(PODS)).items
 
 
-def test_events_are_told_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(sim: SimCluster) -> None:
-        before = list(sim.trace)
-        recorder = EventRecorder(DryRunApi(sim.api), sim.clock, instance="test")
-        about = ObjectReference("v1", "Node", "n1", "uid")
-        for _ in range(2):
-            recorder.publish(Event(regarding=about, reason="Drained", note="all gone"))
-        recorder.close()
-        await recorder.run()
-        assert recorder.counts.failed == 0
-        assert list(sim.trace) == before
-
-    with caplog.at_level(logging.INFO, "dovetail.runtime.dry_run"):
-        run(scenario)
+async def test_events_are_told_and_not_sent(sim: SimCluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dovetail.runtime.dry_run")
+    before = list(sim.trace)
+    recorder = EventRecorder(DryRunApi(sim.api), sim.clock, instance="test")
+    about = ObjectReference("v1", "Node", "n1", "uid")
+    for _ in range(2):
+        recorder.publish(Event(regarding=about, reason="Drained", note="all gone"))
+    recorder.close()
+    await recorder.run()
+    assert recorder.counts.failed == 0
+    assert list(sim.trace) == before
     (record,) = caplog.records
     assert record.getMessage() == "would publish Event default/Drained"
     assert record.__dict__["body"]["note"] == "all gone"
 
 
-def test_a_controller_waits_until_the_object_changes() -> None:
-    async def scenario(sim: SimCluster) -> list[str]:
-        api = DryRunApi(sim.api)
-        tried: list[str] = []
+async def test_a_controller_waits_until_the_object_changes(sim: SimCluster) -> None:
+    api = DryRunApi(sim.api)
+    tried: list[str] = []
 
-        async def reconcile(key: str) -> Outcome:
-            tried.append(key)
-            await api.write(Delete(NODES, key))
-            return Done()
+    async def reconcile(key: str) -> Outcome:
+        tried.append(key)
+        await api.write(Delete(NODES, key))
+        return Done()
 
-        queue: WorkQueue[str] = WorkQueue(sim.clock)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(work(queue, reconcile, workers=1))
-            queue.add("n1")
-            await sim.run_for("1h")
-            queue.add("n1")
-            await sim.run_for("1h")
-            queue.close(drain=False)
-        return tried
-
-    assert run(scenario) == ["n1", "n1"]
+    queue: WorkQueue[str] = WorkQueue(sim.clock)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work(queue, reconcile, workers=1))
+        queue.add("n1")
+        await sim.run_for("1h")
+        queue.add("n1")
+        await sim.run_for("1h")
+        queue.close(drain=False)
+    assert tried == ["n1", "n1"]

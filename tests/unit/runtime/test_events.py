@@ -287,17 +287,13 @@ async def test_too_many_are_dropped_and_counted(world: Scene) -> None:
     assert world.recorder.counts.sent == 10
 
 
-def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_remembered_has_a_limit(world: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dovetail.runtime.events.REMEMBERED_AT_MOST", 10)
-
-    async def scene(world: Scene) -> None:
-        for number in range(30):
-            await world.publish(event(dedupe=(str(number),), note=str(number)))
-        await world.publish(event(dedupe=("29",), note="other"), event(dedupe=("0",), note="other"))
-        assert world.recorder.counts.repeated == 1
-        assert world.recorder.counts.sent == 31
-
-    play(scene)
+    for number in range(30):
+        await world.publish(event(dedupe=(str(number),), note=str(number)))
+    await world.publish(event(dedupe=("29",), note="other"), event(dedupe=("0",), note="other"))
+    assert world.recorder.counts.repeated == 1
+    assert world.recorder.counts.sent == 31
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------

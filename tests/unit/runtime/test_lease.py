@@ -46,7 +46,7 @@ from dovetail.sim.server.faults import Fault
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.sim.server.store import Change
 from tests.harness.builders import at
-from tests.harness.stage import gives, stage
+from tests.harness.stage import PARAMETER, gives, stage
 
 START = at("2026-03-01T00:00:00Z")
 TIMINGS: Final = LeaseTimings()
@@ -254,27 +254,25 @@ async def test_the_second_waits_and_takes_over_when_the_first_stops(world: World
 
 @pytest.mark.parametrize("pause_seconds", [1, 9.9, 10.1, 14, 15, 16, 40])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_paused_leader(pause_seconds: float, seed: int) -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first, second = world.process("first"), world.process("second")
-        group.create_task(first.live())
-        await world.clock.sleep(1)
-        group.create_task(second.live())
-        await world.clock.sleep(30 + seed / 3)
-        first.running.clear()
-        await world.clock.sleep(pause_seconds)
-        first.running.set()
-        await world.clock.sleep(60)
-        holders = world.check()
-        assert holders[0] == "first"
-        if pause_seconds < 7:
-            assert holders == ["first"]
-        if pause_seconds > 17:
-            assert holders == ["first", "second"]
-        assert world.longest_silence() < 17
-        assert world.writes[-1][0] > world.clock.monotonic() - 1
-
-    play(scene, seed=seed)
+@stage(seed=PARAMETER)
+async def test_a_paused_leader(world: World, group: asyncio.TaskGroup, pause_seconds: float, seed: int) -> None:
+    first, second = world.process("first"), world.process("second")
+    group.create_task(first.live())
+    await world.clock.sleep(1)
+    group.create_task(second.live())
+    await world.clock.sleep(30 + seed / 3)
+    first.running.clear()
+    await world.clock.sleep(pause_seconds)
+    first.running.set()
+    await world.clock.sleep(60)
+    holders = world.check()
+    assert holders[0] == "first"
+    if pause_seconds < 7:
+        assert holders == ["first"]
+    if pause_seconds > 17:
+        assert holders == ["first", "second"]
+    assert world.longest_silence() < 17
+    assert world.writes[-1][0] > world.clock.monotonic() - 1
 
 
 def test_a_paused_leader_that_wakes_is_refused_before_it_knows() -> None:
@@ -424,46 +422,41 @@ async def test_wrong_clocks_do_not_matter(world: World, group: asyncio.TaskGroup
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_never_do_two_write(seed: int) -> None:
+@stage(seed=PARAMETER)
+async def test_never_do_two_write(world: World, group: asyncio.TaskGroup, seed: int) -> None:
     """Three candidates with wrong clocks; pauses, outages, lost and late answers, in any order."""
-
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        chance = Random(seed)
-        processes = [world.process(name, skew_seconds=chance.uniform(-1000, 1000)) for name in ("a", "b", "c")]
-        for process in processes:
-            group.create_task(process.live())
-        errors = [Unavailable("down"), OutcomeUnknown("timeout"), Forbidden("no")]
-        for _ in range(60):
-            await world.clock.sleep(chance.choice([0.3, 2.0, 7.0, 20.0]))
-            leading = [each for each in processes if each.election.fence.is_open]
-            process = chance.choice(leading or processes)
-            match chance.randrange(5):
-                case 0 | 1:
-                    process.running.clear()
-                case 2:
-                    for each in processes:
-                        each.running.set()
-                case 3:
-                    fault = Fault(error=chance.choice(errors), after=chance.random() < 0.5)
-                    verb = chance.choice([None, "patch", "get"])
-                    client = chance.choice([None, process.name])
-                    world.server.faults.add(
-                        fault, verb=verb, resource=LEASES, client=client, times=chance.randrange(1, 30)
-                    )
-                case 4:
-                    # A write on its way for less than the time between deadline and expiry.
-                    fault = Fault(delay_seconds=chance.uniform(0, 4))
-                    resources: list[Resource[Any]] = [LEASES, NODES]
-                    resource = chance.choice(resources)
-                    world.server.faults.add(fault, verb="patch", resource=resource, times=chance.randrange(1, 4))
-        world.server.faults.clear()
-        for process in processes:
-            process.running.set()
-        await world.clock.sleep(40)
-        assert len(world.check()) > 1
-        assert world.writes[-1][0] > world.clock.monotonic() - 1
-
-    play(scene, seed=seed)
+    chance = Random(seed)
+    processes = [world.process(name, skew_seconds=chance.uniform(-1000, 1000)) for name in ("a", "b", "c")]
+    for process in processes:
+        group.create_task(process.live())
+    errors = [Unavailable("down"), OutcomeUnknown("timeout"), Forbidden("no")]
+    for _ in range(60):
+        await world.clock.sleep(chance.choice([0.3, 2.0, 7.0, 20.0]))
+        leading = [each for each in processes if each.election.fence.is_open]
+        process = chance.choice(leading or processes)
+        match chance.randrange(5):
+            case 0 | 1:
+                process.running.clear()
+            case 2:
+                for each in processes:
+                    each.running.set()
+            case 3:
+                fault = Fault(error=chance.choice(errors), after=chance.random() < 0.5)
+                verb = chance.choice([None, "patch", "get"])
+                client = chance.choice([None, process.name])
+                world.server.faults.add(fault, verb=verb, resource=LEASES, client=client, times=chance.randrange(1, 30))
+            case 4:
+                # A write on its way for less than the time between deadline and expiry.
+                fault = Fault(delay_seconds=chance.uniform(0, 4))
+                resources: list[Resource[Any]] = [LEASES, NODES]
+                resource = chance.choice(resources)
+                world.server.faults.add(fault, verb="patch", resource=resource, times=chance.randrange(1, 4))
+    world.server.faults.clear()
+    for process in processes:
+        process.running.set()
+    await world.clock.sleep(40)
+    assert len(world.check()) > 1
+    assert world.writes[-1][0] > world.clock.monotonic() - 1
 
 
 # -- the fence --------------------------------------------------------------------------------------------------------
@@ -562,21 +555,21 @@ async def test_a_dead_lease_elsewhere_is_watched_for_its_whole_duration(clock: V
     ]
 
 
-def test_a_live_lease_elsewhere_keeps_us_from_acting(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(clock: VirtualClock) -> None:
-        server = ApiServer(clock)
-        other = Election(server.client("karpenter"), clock, namespace="kube-system", name=NAME, identity="karpenter-1")
-        async with asyncio.TaskGroup() as group:
-            leading = group.create_task(other.run(lambda: clock.sleep(300)))
-            await clock.sleep(1)
-            with pytest.raises(TimeoutError):
-                await within(clock, 200, wait_until_alone(server, clock, namespace="default", name=NAME))
-            await wait_until_alone(server, clock, namespace="default", name=NAME)
-            assert clock.monotonic() < 304
-            await leading
-
-    with caplog.at_level(logging.ERROR):
-        simulate(main, start=START)
+@stage(simulate, start=START, gives=("clock",))
+async def test_a_live_lease_elsewhere_keeps_us_from_acting(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    server = ApiServer(clock)
+    other = Election(server.client("karpenter"), clock, namespace="kube-system", name=NAME, identity="karpenter-1")
+    async with asyncio.TaskGroup() as group:
+        leading = group.create_task(other.run(lambda: clock.sleep(300)))
+        await clock.sleep(1)
+        with pytest.raises(TimeoutError):
+            await within(clock, 200, wait_until_alone(server, clock, namespace="default", name=NAME))
+        await wait_until_alone(server, clock, namespace="default", name=NAME)
+        assert clock.monotonic() < 304
+        await leading
     assert "kube-system/karpenter-leader-election by karpenter-1" in caplog.text
 
 
@@ -592,44 +585,42 @@ async def test_who_may_not_look_does_not_act(clock: VirtualClock) -> None:
 # -- a namespace that is not there -------------------------------------------------------------------------------------
 
 
-def test_a_namespace_that_is_not_there_is_said_ever_more_rarely_with_what_to_do(
-    caplog: pytest.LogCaptureFixture,
+@stage(simulate, start=START, gives=("clock",))
+async def test_a_namespace_that_is_not_there_is_said_ever_more_rarely_with_what_to_do(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main(clock: VirtualClock) -> None:
-        server = ApiServer(clock)
-        asked = Client(server, "us")
-        election = Election(asked, clock, namespace="nonexist", name=NAME, identity="us")
-        task = asyncio.create_task(election.acquire())
-        await clock.sleep(1)
-        assert "kubectl create namespace nonexist" in election.problem
-        assert "--leader-election-namespace" in election.problem
-        await clock.sleep(3600)
-        said = [record for record in caplog.records if election.problem in vars(record).get("error", "")]
-        assert 5 <= len(said) <= 15
-        await server.write(Create(NAMESPACES, {"metadata": {"name": "nonexist"}}))
-        await clock.sleep(11)
-        assert task.done()
-        assert election.fence.is_open
-        assert election.problem == ""
-
+    server = ApiServer(clock)
+    asked = Client(server, "us")
+    election = Election(asked, clock, namespace="nonexist", name=NAME, identity="us")
+    task = asyncio.create_task(election.acquire())
+    await clock.sleep(1)
+    assert "kubectl create namespace nonexist" in election.problem
+    assert "--leader-election-namespace" in election.problem
+    await clock.sleep(3600)
+    said = [record for record in caplog.records if election.problem in vars(record).get("error", "")]
+    assert 5 <= len(said) <= 15
+    await server.write(Create(NAMESPACES, {"metadata": {"name": "nonexist"}}))
+    await clock.sleep(11)
+    assert task.done()
+    assert election.fence.is_open
+    assert election.problem == ""
     caplog.set_level(logging.WARNING)
-    simulate(main, start=START)
 
 
-def test_the_same_trouble_is_said_rarely_and_another_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(clock: VirtualClock) -> None:
-        server = ApiServer(clock)
-        election = Election(server, clock, namespace="default", name=NAME, identity="us")
-        server.faults.add(Fault(error=Unavailable("down")), resource=LEASES, times=30)
-        task = asyncio.create_task(election.acquire())
-        await clock.sleep(29.5)
-        server.faults.clear()
-        server.faults.add(Fault(error=Forbidden("no right")), resource=LEASES, times=1)
-        await clock.sleep(5)
-        assert task.done()
-        said = [vars(record)["error"] for record in caplog.records if record.message == "failed to acquire lease"]
-        assert said == ["down", "down", "no right"]
-        assert election.problem == ""
-
+@stage(simulate, start=START, gives=("clock",))
+async def test_the_same_trouble_is_said_rarely_and_another_at_once(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ApiServer(clock)
+    election = Election(server, clock, namespace="default", name=NAME, identity="us")
+    server.faults.add(Fault(error=Unavailable("down")), resource=LEASES, times=30)
+    task = asyncio.create_task(election.acquire())
+    await clock.sleep(29.5)
+    server.faults.clear()
+    server.faults.add(Fault(error=Forbidden("no right")), resource=LEASES, times=1)
+    await clock.sleep(5)
+    assert task.done()
+    said = [vars(record)["error"] for record in caplog.records if record.message == "failed to acquire lease"]
+    assert said == ["down", "down", "no right"]
+    assert election.problem == ""
     caplog.set_level(logging.WARNING)
-    simulate(main, start=START)

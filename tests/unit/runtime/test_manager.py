@@ -240,12 +240,9 @@ async def test_stopping_before_anything_is_synced(world: World) -> None:
     assert world.clock.monotonic() == 100
 
 
-def test_being_unsynced_for_long_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(world: World) -> None:
-        world.server.faults.add(Fault(error=Unavailable("down")), verb="list", times=1_000_000)
-        await run_for(world, world.manager(world.part("one")), 55)
-
-    play(scene)
+async def test_being_unsynced_for_long_is_said(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.server.faults.add(Fault(error=Unavailable("down")), verb="list", times=1_000_000)
+    await run_for(world, world.manager(world.part("one")), 55)
     said = [record for record in caplog.records if "nothing is done yet: nodes is not synced" in record.getMessage()]
     assert len(said) == 3
 
@@ -263,30 +260,28 @@ async def test_without_an_election_there_is_no_fence(world: World) -> None:
         await world.server.get(LEASES, NAME, namespace="default")
 
 
-def test_a_stuck_loop_is_not_alive() -> None:
+@stage(simulate, start=START, gives=("clock",))
+async def test_a_stuck_loop_is_not_alive(clock: VirtualClock) -> None:
     class JumpingClock(VirtualClock):
         jump = 0.0
 
         def monotonic(self) -> float:
             return super().monotonic() + self.jump
 
-    async def main(clock: VirtualClock) -> None:
-        jumping = JumpingClock(asyncio.get_running_loop())  # type: ignore[arg-type]
-        del clock
-        world = World(jumping)
-        manager = world.manager(world.part("one"), elects=False)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(run_for(world, manager, 100))
-            await jumping.sleep(10.5)
-            assert manager.liveness().ok
-            # As if something had computed for that long without a pause.
-            jumping.jump = 45
-            assert manager.liveness().problems == ("the event loop has been stuck for 46 s",)
-            await jumping.sleep(2)
-            assert manager.liveness().ok
-            assert 44 < manager.slowest_beat_seconds < 46
-
-    simulate(main, start=START)
+    jumping = JumpingClock(asyncio.get_running_loop())  # type: ignore[arg-type]
+    del clock
+    world = World(jumping)
+    manager = world.manager(world.part("one"), elects=False)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run_for(world, manager, 100))
+        await jumping.sleep(10.5)
+        assert manager.liveness().ok
+        # As if something had computed for that long without a pause.
+        jumping.jump = 45
+        assert manager.liveness().problems == ("the event loop has been stuck for 46 s",)
+        await jumping.sleep(2)
+        assert manager.liveness().ok
+        assert 44 < manager.slowest_beat_seconds < 46
 
 
 @stage(simulate, start=START, gives=("clock",))

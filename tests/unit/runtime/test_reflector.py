@@ -16,7 +16,7 @@ from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.faults import Fault
 from dovetail.state.store import Added, Change, Deleted, Synced, Updated
 from tests.harness.builders import at
-from tests.harness.stage import gives, stage
+from tests.harness.stage import PARAMETER, gives, stage
 
 START = at("2026-03-01T00:00:00Z")
 NODES_THERE = 2 * EVENTS_IN_A_ROW + 88
@@ -392,37 +392,34 @@ async def test_an_error_of_a_subscriber_comes_out(clock: VirtualClock) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_breaks_it_ends_with_the_servers_state(seed: int) -> None:
+@stage(seed=PARAMETER)
+async def test_whatever_breaks_it_ends_with_the_servers_state(world: Scene, seed: int) -> None:
     """Writes, broken watches, compactions and failures in any order; then peace."""
-
-    async def scene(world: Scene) -> None:
-        chance = Random(seed)
-        errors: list[ApiError] = [Unavailable("down"), Gone("too old"), InternalError("500"), ApiError("?")]
-        for _ in range(300):
-            name = f"n{chance.randrange(12)}"
-            exists = name in world.truth()
-            match chance.randrange(12):
-                case 0 | 1 | 2 | 3 if not exists:
-                    await world.add(name, str(chance.random()))
-                case 0 | 1 if exists:
-                    await world.delete(name)
-                case 2 | 3 | 4 | 5 if exists:
-                    await world.change(name, str(chance.random()))
-                case 6:
-                    world.server.drop_watches(error=chance.choice([None, *errors]))
-                case 7:
-                    world.server.compact()
-                case 8:
-                    fault = Fault(error=chance.choice(errors), delay_seconds=chance.choice([0, 0, 5, 100]))
-                    verb = chance.choice(["list", "watch"])
-                    world.server.faults.add(fault, verb=verb, times=chance.randrange(1, 4))
-                case _:
-                    await world.clock.sleep(chance.choice([0.01, 0.3, 2, 30]))
-            if chance.random() < 0.3:
-                await world.clock.sleep(chance.choice([0, 0, 0.5, 10]))
-        world.server.faults.clear()
-        await world.clock.sleep(300)
-        world.check()
-        assert sum(isinstance(change, Synced) for change in world.changes) == world.reflector.relists + 1
-
-    play(scene, seed=seed)
+    chance = Random(seed)
+    errors: list[ApiError] = [Unavailable("down"), Gone("too old"), InternalError("500"), ApiError("?")]
+    for _ in range(300):
+        name = f"n{chance.randrange(12)}"
+        exists = name in world.truth()
+        match chance.randrange(12):
+            case 0 | 1 | 2 | 3 if not exists:
+                await world.add(name, str(chance.random()))
+            case 0 | 1 if exists:
+                await world.delete(name)
+            case 2 | 3 | 4 | 5 if exists:
+                await world.change(name, str(chance.random()))
+            case 6:
+                world.server.drop_watches(error=chance.choice([None, *errors]))
+            case 7:
+                world.server.compact()
+            case 8:
+                fault = Fault(error=chance.choice(errors), delay_seconds=chance.choice([0, 0, 5, 100]))
+                verb = chance.choice(["list", "watch"])
+                world.server.faults.add(fault, verb=verb, times=chance.randrange(1, 4))
+            case _:
+                await world.clock.sleep(chance.choice([0.01, 0.3, 2, 30]))
+        if chance.random() < 0.3:
+            await world.clock.sleep(chance.choice([0, 0, 0.5, 10]))
+    world.server.faults.clear()
+    await world.clock.sleep(300)
+    world.check()
+    assert sum(isinstance(change, Synced) for change in world.changes) == world.reflector.relists + 1

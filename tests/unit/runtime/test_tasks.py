@@ -9,7 +9,7 @@ from dovetail.ports import NotFound
 from dovetail.runtime.tasks import root_cause, unless_idle, within
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from tests.harness.builders import at
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 
 START = at("2026-03-01T00:00:00Z")
 
@@ -32,32 +32,27 @@ async def test_what_is_late_is_cancelled(clock: VirtualClock) -> None:
     assert clock.monotonic() == 2
 
 
-def test_errors_come_out_plain() -> None:
+async def test_errors_come_out_plain(clock: VirtualClock) -> None:
     async def fail() -> None:
         raise NotFound("no such thing")
 
-    async def main(clock: VirtualClock) -> None:
-        with pytest.raises(NotFound, match="no such thing"):
-            await within(clock, 2, fail())
-
-    simulate(main, start=START)
+    with pytest.raises(NotFound, match="no such thing"):
+        await within(clock, 2, fail())
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_being_cancelled_leaves_nothing_behind(seed: int) -> None:
-    async def main(clock: VirtualClock) -> None:
-        async def wait() -> str:
-            return await within(clock, 5, after(clock, 5, "done"))
+@stage(seed=PARAMETER)
+async def test_being_cancelled_leaves_nothing_behind(clock: VirtualClock, seed: int) -> None:
+    async def wait() -> str:
+        return await within(clock, 5, after(clock, 5, "done"))
 
-        task = asyncio.get_running_loop().create_task(wait())
-        for _ in range(seed % 4):
-            await clock.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert [other for other in asyncio.all_tasks() if other is not asyncio.current_task()] == []
-
-    simulate(main, start=START, seed=seed)
+    task = asyncio.get_running_loop().create_task(wait())
+    for _ in range(seed % 4):
+        await clock.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [other for other in asyncio.all_tasks() if other is not asyncio.current_task()] == []
 
 
 async def test_silence_ends_the_work_and_words_do_not(clock: VirtualClock) -> None:

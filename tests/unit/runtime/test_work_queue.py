@@ -16,7 +16,7 @@ from dovetail.runtime.work_queue import Done, Outcome, QueueClosed, QueueFull, R
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.values.rate import Rate
 from tests.harness.builders import at
-from tests.harness.stage import gives, stage
+from tests.harness.stage import PARAMETER, gives, stage
 
 START = at("2026-03-01T00:00:00Z")
 
@@ -184,20 +184,18 @@ async def test_closing(clock: VirtualClock, drain: bool, left: list[str]) -> Non
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_cancelled_worker_loses_no_key(seed: int) -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        async with asyncio.TaskGroup() as group:
-            first = group.create_task(queue.get())
+@stage(seed=PARAMETER)
+async def test_a_cancelled_worker_loses_no_key(clock: VirtualClock, queue: WorkQueue[str], seed: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(queue.get())
+        await clock.sleep(0)
+        queue.add("a")
+        for _ in range(seed % 5):
             await clock.sleep(0)
-            queue.add("a")
-            for _ in range(seed % 5):
-                await clock.sleep(0)
-            first.cancel()
-        if not first.cancelled():
-            queue.done(first.result(), again=True)
-        assert await within(clock, 10, queue.get()) == "a"
-
-    play(scene, seed=seed)
+        first.cancel()
+    if not first.cancelled():
+        queue.done(first.result(), again=True)
+    assert await within(clock, 10, queue.get()) == "a"
 
 
 @settings(max_examples=150)
@@ -269,7 +267,8 @@ def test_no_key_is_lost_shared_or_early(
     simulate(main, start=START, seed=seed)
 
 
-def test_outcomes_become_requeues() -> None:
+@stage(simulate, start=START, gives=("clock",))
+async def test_outcomes_become_requeues(clock: VirtualClock) -> None:
     outcomes: dict[str, list[Outcome | Exception]] = {
         "done": [Done()],
         "later": [Done(7), Done()],
@@ -279,25 +278,21 @@ def test_outcomes_become_requeues() -> None:
         "told to wait": [TooManyRequests("later", retry_after=30), Done()],
     }
     seen: list[tuple[str, float]] = []
+    queue: WorkQueue[str] = WorkQueue(clock, backoff=Backoff(first_seconds=1, cap_seconds=60))
 
-    async def main(clock: VirtualClock) -> None:
-        queue: WorkQueue[str] = WorkQueue(clock, backoff=Backoff(first_seconds=1, cap_seconds=60))
+    async def reconcile(key: str) -> Outcome:
+        seen.append((key, clock.monotonic()))
+        outcome = outcomes[key].pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-        async def reconcile(key: str) -> Outcome:
-            seen.append((key, clock.monotonic()))
-            outcome = outcomes[key].pop(0)
-            if isinstance(outcome, Exception):
-                raise outcome
-            return outcome
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(work(queue, reconcile, workers=1))
-            for key in outcomes:
-                queue.add(key)
-            await clock.sleep(600)
-            queue.close(drain=True)
-
-    simulate(main, start=START)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work(queue, reconcile, workers=1))
+        for key in outcomes:
+            queue.add(key)
+        await clock.sleep(600)
+        queue.close(drain=True)
     assert [key for key, _ in seen[:6]] == list(outcomes)
     assert sorted(seen[6:], key=lambda entry: entry[1]) == [
         ("retried", 1),

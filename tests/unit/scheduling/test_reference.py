@@ -520,7 +520,17 @@ def test_limits_are_pessimistic_so_that_part_of_a_batch_is_placed() -> None:
     pods = [pod(f"p{index}", app("web"), affinity=affinity(apart=[term(HOST, "web")])) for index in range(3)]
     found = ask(*pods, pools=(limited,), types=types)
     assert [claim.types for claim in found.new_claims] == [("small", "large"), ("small",)]  # 8, then 2 are left
-    assert why(found, "p2") == "NodePool default: its limits leave room for none of its instance types"
+    limits = "(limits.cpu: 8 of 8 in use)"
+    assert why(found, "p2") == f"NodePool default: its limits leave room for none of its instance types {limits}"
+
+
+def test_types_that_the_limits_rule_out_are_counted() -> None:
+    limited = pool(limits={"cpu": 4000})
+    there = node("n1", "a", cpu=0, pool="default", capacity=machine("small", 2).capacity)
+    found = ask(pod("p", cpu="5"), nodes=(there,), pools=(limited,), types=(machine("small", 2), machine("large", 8)))
+    assert why(found, "p").endswith(
+        "NodePool default: of its instance types, 1 are too small, 1 exceed its limits (limits.cpu: 2 of 4 in use)"
+    )
 
 
 def test_limits_count_nodes_that_are_there_and_each_new_one() -> None:
@@ -528,10 +538,19 @@ def test_limits_count_nodes_that_are_there_and_each_new_one() -> None:
     there = (node("n1", "a", cpu=0, pool="default"), node("n2", "a", cpu=0, pool="default", open=False))
     found = ask(*web(4, spread(HOST, "web")), nodes=there, pools=(limited,))
     assert len(found.new_claims) == 2
-    assert why(found, "p3").endswith("NodePool default: its limit of nodes is reached")
+    assert why(found, "p3").endswith("NodePool default: its limit of nodes is reached (limits.nodes: 3 of 3 in use)")
     room = node("n1", "a", pool="default")
     over = ask(pod("p"), nodes=(room,), pools=(pool(limits={"cpu": 0}),))
     assert over.existing == {"n1": ("p",)}  # a pool over its limits still has its nodes
+
+
+def test_pools_that_the_pod_does_not_ask_for_are_counted_only() -> None:
+    mine = pod("p", cpu="50", nodeSelector={"karpenter.sh/nodepool": "a"})
+    pools = tuple(pool(name, requirements=of_labels({"karpenter.sh/nodepool": name})) for name in "abc")
+    assert why(ask(mine, pools=pools), "p") == (
+        "NodePool a: of its instance types, 1 are too small; 2 other NodePools are not what it asks for by "
+        "karpenter.sh/nodepool"
+    )
 
 
 def flexible(least: int) -> tuple[Pool, ...]:

@@ -285,17 +285,14 @@ async def test_a_page_after_compaction_is_gone(server: ApiServer) -> None:
     assert (await refused(server.list(PODS, continue_="nonsense"), Invalid)).code == 400
 
 
-def test_undecodable_objects_are_counted() -> None:
+async def test_undecodable_objects_are_counted(server: ApiServer) -> None:
     class Strict(msgspec.Struct):
         data: dict[str, int]
 
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        for name, data in (("a", {"x": 1}), ("b", {"x": "text"})):
-            await server.write(Create(CONFIGMAPS, {"metadata": {"name": name}, "data": data}, namespace="default"))
-        page = await server.list(CONFIGMAPS.read_as(Strict))
-        assert (len(page.items), page.undecodable) == (1, 1)
-
-    run(main)
+    for name, data in (("a", {"x": 1}), ("b", {"x": "text"})):
+        await server.write(Create(CONFIGMAPS, {"metadata": {"name": name}, "data": data}, namespace="default"))
+    page = await server.list(CONFIGMAPS.read_as(Strict))
+    assert (len(page.items), page.undecodable) == (1, 1)
 
 
 # -- changing ---------------------------------------------------------------------------------------------------------
@@ -437,7 +434,7 @@ async def test_times_of_leases_need_microseconds(server: ApiServer) -> None:
     assert made.spec.renew_time == datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def test_events_go_after_an_hour() -> None:
+async def test_events_go_after_an_hour(server: ApiServer, clock: VirtualClock) -> None:
     def event(name: str) -> dict[str, Any]:
         return {
             "metadata": {"name": name},
@@ -451,36 +448,29 @@ def test_events_go_after_an_hour() -> None:
             "regarding": {"kind": "Node", "name": "n"},
         }
 
-    async def main(server: ApiServer, clock: VirtualClock) -> list[str]:
-        for number, name in enumerate(("a", "b", "c")):
-            await server.write(Create(EVENTS, event(name), namespace="default"))
-            await clock.sleep(1200)
-            await server.write(Patch(EVENTS, "a", {"series": {"count": number}}, namespace="default"))
-        await clock.sleep(1300)
-        await server.write(Create(EVENTS, event("d"), namespace="default"))
-        await clock.sleep(1)
-        with pytest.raises(Invalid, match="at most 1024"):
-            await server.write(Create(EVENTS, event("e") | {"note": "x" * 1025}, namespace="default"))
-        return [e["metadata"]["name"] for e in (await server.list(EVENTS)).items]
-
-    assert run(main) == ["a", "c", "d"]  # a was written again, b has had its hour
+    for number, name in enumerate(("a", "b", "c")):
+        await server.write(Create(EVENTS, event(name), namespace="default"))
+        await clock.sleep(1200)
+        await server.write(Patch(EVENTS, "a", {"series": {"count": number}}, namespace="default"))
+    await clock.sleep(1300)
+    await server.write(Create(EVENTS, event("d"), namespace="default"))
+    await clock.sleep(1)
+    with pytest.raises(Invalid, match="at most 1024"):
+        await server.write(Create(EVENTS, event("e") | {"note": "x" * 1025}, namespace="default"))
+    # a was written again, b has had its hour
+    assert [each["metadata"]["name"] for each in (await server.list(EVENTS)).items] == ["a", "c", "d"]
 
 
 # -- the trace --------------------------------------------------------------------------------------------------------
 
 
-def test_the_trace_has_a_line_for_each_write() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> list[str]:
-        before = len(server.trace)
-        await server.write(Create(PODS, pod(), namespace="default"))
-        await server.get(PODS, "web-1", namespace="default")
-        await server.write(
-            Patch(PODS, "web-1", {"status": {"phase": "Failed"}}, namespace="default", subresource="status")
-        )
-        await server.write(Delete(PODS, "web-1", namespace="default"))
-        return server.trace[before:]
-
-    lines = [line.split(" ", 1)[1].rsplit(" ", 1)[0] for line in run(main)]
+async def test_the_trace_has_a_line_for_each_write(server: ApiServer) -> None:
+    before = len(server.trace)
+    await server.write(Create(PODS, pod(), namespace="default"))
+    await server.get(PODS, "web-1", namespace="default")
+    await server.write(Patch(PODS, "web-1", {"status": {"phase": "Failed"}}, namespace="default", subresource="status"))
+    await server.write(Delete(PODS, "web-1", namespace="default"))
+    lines = [line.split(" ", 1)[1].rsplit(" ", 1)[0] for line in server.trace[before:]]
     assert lines == [
         "create pods default/web-1",
         "patch/status pods default/web-1",

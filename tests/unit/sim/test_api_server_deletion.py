@@ -21,7 +21,7 @@ from dovetail.ports import (
 from dovetail.sim.loop.virtual_loop import VirtualClock
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.values.timestamp import format_time
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.unit.sim.test_api_server import (
     CLAIM,
     CONFIGMAPS,
@@ -200,16 +200,14 @@ async def delete(server: ApiServer, name: str, propagation: Propagation | None =
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
-def test_dependents_go_with_their_owner(seed: int | None) -> None:
-    async def main(server: ApiServer, clock: VirtualClock) -> None:
-        top = await made(server, "top")
-        middle = await made(server, "middle", owner(top))
-        await made(server, "bottom", owner(middle))
-        await made(server, "other")
-        await delete(server, "top")
-        assert await left(server, clock) == ["other"]
-
-    run(main, seed)
+@stage(seed=PARAMETER)
+async def test_dependents_go_with_their_owner(server: ApiServer, clock: VirtualClock) -> None:
+    top = await made(server, "top")
+    middle = await made(server, "middle", owner(top))
+    await made(server, "bottom", owner(middle))
+    await made(server, "other")
+    await delete(server, "top")
+    assert await left(server, clock) == ["other"]
 
 
 async def test_one_owner_left_keeps_the_dependent(server: ApiServer, clock: VirtualClock) -> None:

@@ -74,29 +74,24 @@ async def test_faults_can_be_chosen_by_whatever_a_request_has(server: ApiServer)
     await kubelet.write(Patch(NODES, "n", {"status": {}}, subresource="status"))
 
 
-def test_a_cancelled_request_may_or_may_not_have_taken_effect() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> list[bool]:
-        outcomes = []
-        for steps in (1, 2):
-            task = asyncio.create_task(server.write(Create(PODS, pod(f"p{steps}"), namespace="default")))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            outcomes.append(any(p.metadata.name == f"p{steps}" for p in (await server.list(PODS)).items))
-        return outcomes
-
-    assert run(main) == [False, True]
+async def test_a_cancelled_request_may_or_may_not_have_taken_effect(server: ApiServer) -> None:
+    outcomes = []
+    for steps in (1, 2):
+        task = asyncio.create_task(server.write(Create(PODS, pod(f"p{steps}"), namespace="default")))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        outcomes.append(any(p.metadata.name == f"p{steps}" for p in (await server.list(PODS)).items))
+    assert outcomes == [False, True]
 
 
-def test_latency() -> None:
-    async def main(clock: VirtualClock) -> float:
-        server = ApiServer(clock, latency_seconds=0.01)
-        await server.write(Create(PODS, pod(), namespace="default"))
-        return clock.monotonic()
-
-    assert simulate(main, start=START) == 0.02
+@stage(simulate, start=START, gives=("clock",))
+async def test_latency(clock: VirtualClock) -> None:
+    server = ApiServer(clock, latency_seconds=0.01)
+    await server.write(Create(PODS, pod(), namespace="default"))
+    assert clock.monotonic() == 0.02
 
 
 async def test_observers_see_every_write_at_once(server: ApiServer) -> None:

@@ -20,7 +20,6 @@ from dovetail.ports import (
     Patch,
     Resource,
 )
-from dovetail.sim.loop.virtual_loop import VirtualClock
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.cel import KNOWN_RULES, rule_texts
 from tests.harness.stage import stage
@@ -38,7 +37,7 @@ OURS: dict[str, Resource[Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_table_of_the_crds(case: Case) -> None:
+async def test_the_table_of_the_crds(server: ApiServer, case: Case) -> None:
     resource = OURS[case.new["kind"]]
 
     async def write(server: ApiServer) -> None:
@@ -51,17 +50,14 @@ def test_the_table_of_the_crds(case: Case) -> None:
         if "status" in case.new:
             await server.write(Patch(resource, "example", {"status": case.new["status"]}, subresource="status"))
 
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        if case.error is None:
-            await write(server)
-            return
-        with pytest.raises(Invalid) as caught:
-            await write(server)
-        assert (caught.value.code, caught.value.reason) == (422, "Invalid")
-        assert caught.value.message.startswith(f'{resource.kind}.{resource.group} "example" is invalid: ')
-        assert case.error in caught.value.message
-
-    run(main)
+    if case.error is None:
+        await write(server)
+        return
+    with pytest.raises(Invalid) as caught:
+        await write(server)
+    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
+    assert caught.value.message.startswith(f'{resource.kind}.{resource.group} "example" is invalid: ')
+    assert case.error in caught.value.message
 
 
 def test_every_cel_rule_has_its_counterpart_and_none_is_left_over() -> None:

@@ -10,7 +10,7 @@ from dovetail.ports import NODES, PODS, Create, Delete, EventType, Gone, Interna
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.faults import Fault
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.unit.sim.test_api_server import CONFIGMAPS, NOW, RAW_PODS, START, pod, run
 
 pytestmark = stage(run)
@@ -36,20 +36,18 @@ async def label(server: ApiServer, name: str, value: str | None) -> None:
     await server.write(Patch(PODS, name, {"metadata": {"labels": {"tier": value}}}, namespace="default"))
 
 
-def test_changes_after_the_version_are_told_in_order() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> Any:
-        await server.write(Create(PODS, pod("old"), namespace="default"))
-        version = await version_of(server)
-        watching = asyncio.create_task(collected(server, version, timeout_seconds=10))
-        await server.write(Create(PODS, pod("a"), namespace="default"))
-        await label(server, "a", "web")
-        await label(server, "a", "web")  # changes nothing
-        await server.write(Delete(PODS, "a", namespace="default"))
-        return await watching
-
+@pytest.mark.parametrize("seed", [None, 4])
+@stage(seed=PARAMETER)
+async def test_changes_after_the_version_are_told_in_order(server: ApiServer) -> None:
+    await server.write(Create(PODS, pod("old"), namespace="default"))
+    version = await version_of(server)
+    watching = asyncio.create_task(collected(server, version, timeout_seconds=10))
+    await server.write(Create(PODS, pod("a"), namespace="default"))
+    await label(server, "a", "web")
+    await label(server, "a", "web")  # changes nothing
+    await server.write(Delete(PODS, "a", namespace="default"))
     told = [("ADDED", "a"), ("MODIFIED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
-    assert run(main) == told
-    assert run(main, seed=4) == told
+    assert await watching == told
 
 
 async def test_a_watch_can_be_resumed_anywhere_in_the_window(server: ApiServer) -> None:
@@ -62,16 +60,13 @@ async def test_a_watch_can_be_resumed_anywhere_in_the_window(server: ApiServer) 
         assert [name for _, name in told] == list("abc")[number:]
 
 
-def test_without_a_version_what_is_there_comes_first() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> Any:
-        for name in "ba":
-            await server.write(Create(PODS, pod(name), namespace="default"))
-        watching = asyncio.create_task(collected(server, "0", timeout_seconds=5))
-        await asyncio.sleep(1)
-        await server.write(Create(PODS, pod("c"), namespace="default"))
-        return await watching
-
-    assert run(main) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+async def test_without_a_version_what_is_there_comes_first(server: ApiServer) -> None:
+    for name in "ba":
+        await server.write(Create(PODS, pod(name), namespace="default"))
+    watching = asyncio.create_task(collected(server, "0", timeout_seconds=5))
+    await asyncio.sleep(1)
+    await server.write(Create(PODS, pod("c"), namespace="default"))
+    assert await watching == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
 
 
 async def test_a_selecting_watch_sees_objects_come_and_go(server: ApiServer) -> None:
@@ -120,13 +115,11 @@ async def test_bookmarks_come_each_minute_and_before_the_end(server: ApiServer, 
     assert clock.monotonic() == 150.0
 
 
-def test_a_long_simulation_can_do_with_fewer_bookmarks() -> None:
-    async def main(clock: VirtualClock) -> list[float]:
-        server = ApiServer(clock, bookmark_seconds=3600)
-        watch = server.watch(PODS, resource_version="0", timeout_seconds=4000)
-        return [clock.monotonic() async for _ in watch]
-
-    assert simulate(main, start=START) == [3600.0, 3998.0]
+@stage(simulate, start=START, gives=("clock",))
+async def test_a_long_simulation_can_do_with_fewer_bookmarks(clock: VirtualClock) -> None:
+    server = ApiServer(clock, bookmark_seconds=3600)
+    watch = server.watch(PODS, resource_version="0", timeout_seconds=4000)
+    assert [clock.monotonic() async for _ in watch] == [3600.0, 3998.0]
 
 
 async def test_a_version_too_old_is_gone(server: ApiServer) -> None:
@@ -163,30 +156,22 @@ async def test_a_watch_that_falls_behind_is_ended_and_must_list_anew(server: Api
         await anext(server.watch(PODS, resource_version=seen.resource_version))
 
 
-def test_a_patient_watch_outlives_compaction() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> Any:
-        watching = asyncio.create_task(
-            collected(server, await version_of(server), labels="tier=web", timeout_seconds=9)
-        )
-        await asyncio.sleep(1)
-        for number in range(5):
-            await server.write(Create(PODS, pod(f"p{number}"), namespace="default"))
-        server.compact()
-        await label(server, "p3", "web")
-        return await watching
-
-    assert run(main) == [("ADDED", "p3")]
+async def test_a_patient_watch_outlives_compaction(server: ApiServer) -> None:
+    watching = asyncio.create_task(collected(server, await version_of(server), labels="tier=web", timeout_seconds=9))
+    await asyncio.sleep(1)
+    for number in range(5):
+        await server.write(Create(PODS, pod(f"p{number}"), namespace="default"))
+    server.compact()
+    await label(server, "p3", "web")
+    assert await watching == [("ADDED", "p3")]
 
 
-def test_a_version_to_come_is_waited_for() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> Any:
-        version = str(int(await version_of(server)) + 2)
-        watching = asyncio.create_task(collected(server, version, timeout_seconds=2))
-        for name in "abc":
-            await server.write(Create(PODS, pod(name), namespace="default"))
-        return await watching
-
-    assert run(main) == [("ADDED", "c")]
+async def test_a_version_to_come_is_waited_for(server: ApiServer) -> None:
+    version = str(int(await version_of(server)) + 2)
+    watching = asyncio.create_task(collected(server, version, timeout_seconds=2))
+    for name in "abc":
+        await server.write(Create(PODS, pod(name), namespace="default"))
+    assert await watching == [("ADDED", "c")]
 
 
 async def test_a_version_that_cannot_be(server: ApiServer) -> None:
@@ -199,22 +184,19 @@ async def test_a_selector_that_the_server_refuses(server: ApiServer) -> None:
         await anext(server.watch(PODS, resource_version="0", fields="spec.priority=1"))
 
 
-def test_an_undecodable_object_does_not_end_the_watch() -> None:
+async def test_an_undecodable_object_does_not_end_the_watch(server: ApiServer) -> None:
     class Strict(msgspec.Struct):
         data: dict[str, int]
 
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        watch = server.watch(CONFIGMAPS.read_as(Strict), resource_version="0")
-        for name, value in (("a", "text"), ("b", 1)):
-            body = {"metadata": {"name": name}, "data": {"x": value}}
-            await server.write(Create(CONFIGMAPS, body, namespace="default"))
-        first, second = await anext(watch), await anext(watch)
-        assert (first.type, first.object) == (EventType.ADDED, None)
-        assert first.problem == "data.x: expected an integer, got a string"
-        assert (first.unread.namespace, first.unread.name) == ("default", "a") if first.unread else False
-        assert second.object == Strict({"x": 1})
-
-    run(main)
+    watch = server.watch(CONFIGMAPS.read_as(Strict), resource_version="0")
+    for name, value in (("a", "text"), ("b", 1)):
+        body = {"metadata": {"name": name}, "data": {"x": value}}
+        await server.write(Create(CONFIGMAPS, body, namespace="default"))
+    first, second = await anext(watch), await anext(watch)
+    assert (first.type, first.object) == (EventType.ADDED, None)
+    assert first.problem == "data.x: expected an integer, got a string"
+    assert (first.unread.namespace, first.unread.name) == ("default", "a") if first.unread else False
+    assert second.object == Strict({"x": 1})
 
 
 async def test_a_cancelled_watch_leaves_nothing_behind(server: ApiServer) -> None:

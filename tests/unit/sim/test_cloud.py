@@ -25,11 +25,10 @@ from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import condition_status
 from dovetail.sim.cloud.machines import Launch, SimCloud
 from dovetail.sim.server.faults import Fault
-from tests.harness.stage import gives, stage
+from tests.harness.stage import PARAMETER, gives, stage
 from tests.unit.providers.claims import OTHER, SMALL, labels_of, requirement
 from tests.unit.providers.conformance import (
     ProviderConformance,
-    Scenario,
     launch,
     launch_node,
     make_claim,
@@ -56,9 +55,9 @@ def cheapest_offer(type_: InstanceType) -> float:
     return min(each.price for each in type_.offerings)
 
 
+@stage(gives=("sim", "provider"))
 class TestConformance(ProviderConformance):
-    def run(self, scenario: Scenario) -> None:
-        with_cloud(scenario)
+    """With the simulator's cloud."""
 
 
 # -- launches ----------------------------------------------------------------------------------------------------------
@@ -89,16 +88,14 @@ async def test_a_machine_outlives_whoever_asked_for_it(sim: SimCluster, cloud: S
     assert cloud.calls == {"create": 2, "list": 2}
 
 
-def test_creates_at_the_same_time_are_one_launch() -> None:
-    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
-        claim = await make_claim(sim)
-        one, two = await asyncio.gather(cloud.create(claim), cloud.create(claim))
-        assert one == two
-        assert cloud.launched_for(claim.metadata.uid) == 1
-        assert cloud.launched_for("nobody") == 0
-
-    for seed in range(5):
-        with_cloud(scenario, seed=seed, shuffle=True, latency_seconds=0.1)
+@pytest.mark.parametrize("seed", range(5))
+@stage(seed=PARAMETER, shuffle=True, latency_seconds=0.1)
+async def test_creates_at_the_same_time_are_one_launch(sim: SimCluster, cloud: SimCloud) -> None:
+    claim = await make_claim(sim)
+    one, two = await asyncio.gather(cloud.create(claim), cloud.create(claim))
+    assert one == two
+    assert cloud.launched_for(claim.metadata.uid) == 1
+    assert cloud.launched_for("nobody") == 0
 
 
 async def test_a_launch_takes_its_time_and_then_the_node_its_own(sim: SimCluster, cloud: SimCloud) -> None:

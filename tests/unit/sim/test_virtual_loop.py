@@ -18,7 +18,7 @@ from dovetail.sim.loop.virtual_loop import (
     new_loop,
     simulate,
 )
-from tests.harness.stage import gives, stage
+from tests.harness.stage import PARAMETER, gives, stage
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 Main = Callable[[VirtualClock], Coroutine[Any, Any, Any]]
@@ -45,13 +45,10 @@ def test_a_year_passes_at_once() -> None:
     assert time.perf_counter() - before < 1
 
 
-def test_time_stands_still_while_anything_can_run() -> None:
-    async def main(clock: VirtualClock) -> datetime:
-        for _ in range(1000):
-            await asyncio.sleep(0)
-        return clock.now()
-
-    assert run(main) == START
+async def test_time_stands_still_while_anything_can_run(clock: VirtualClock) -> None:
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert clock.now() == START
 
 
 def test_timers_fire_in_the_order_of_their_times() -> None:
@@ -79,66 +76,58 @@ async def test_sleeping_until_an_instant_ends_exactly_then(clock: VirtualClock) 
         assert clock.now() == due
 
 
-def test_cancelled_timers_hold_nothing_up_and_are_swept() -> None:
-    async def main(clock: VirtualClock) -> datetime:
-        loop = asyncio.get_running_loop()
-        for _ in range(5000):
-            loop.call_later(10, pytest.fail, "cancelled").cancel()
-        assert isinstance(loop, VirtualLoop)
-        assert len(loop._timers) <= 2001
-        await clock.sleep(1)
-        return clock.now()
-
-    assert run(main) == START + timedelta(seconds=1)
+async def test_cancelled_timers_hold_nothing_up_and_are_swept(clock: VirtualClock) -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(5000):
+        loop.call_later(10, pytest.fail, "cancelled").cancel()
+    assert isinstance(loop, VirtualLoop)
+    assert len(loop._timers) <= 2001
+    await clock.sleep(1)
+    assert clock.now() == START + timedelta(seconds=1)
 
 
-def test_a_timer_in_the_past_fires_now() -> None:
-    async def main(clock: VirtualClock) -> float:
-        await clock.sleep(5)
-        fired = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_at(1.0, lambda: fired.set_result(clock.monotonic()))
-        result: float = await fired
-        return result
-
-    assert run(main) == 5.0
+async def test_a_timer_in_the_past_fires_now(clock: VirtualClock) -> None:
+    await clock.sleep(5)
+    fired = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_at(1.0, lambda: fired.set_result(clock.monotonic()))
+    result: float = await fired
+    assert result == 5.0
 
 
 # -- asyncio ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [None, *range(5)])
-def test_what_asyncio_offers_works(seed: int | None) -> None:
-    async def main(clock: VirtualClock) -> list[Any]:
-        seen: list[Any] = []
-        queue: asyncio.Queue[int] = asyncio.Queue(maxsize=1)
-        ready = asyncio.Event()
+@stage(seed=PARAMETER)
+async def test_what_asyncio_offers_works(clock: VirtualClock) -> None:
+    seen: list[Any] = []
+    queue: asyncio.Queue[int] = asyncio.Queue(maxsize=1)
+    ready = asyncio.Event()
 
-        async def produce() -> None:
-            await ready.wait()
-            for number in range(3):
-                await queue.put(number)
+    async def produce() -> None:
+        await ready.wait()
+        for number in range(3):
+            await queue.put(number)
 
-        async def consume() -> None:
-            while len(seen) < 3:
-                seen.append(await queue.get())
+    async def consume() -> None:
+        while len(seen) < 3:
+            seen.append(await queue.get())
 
-        async with asyncio.TaskGroup() as group:
-            group.create_task(produce())
-            group.create_task(consume())
-            await clock.sleep(1)
-            ready.set()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(5):
-                await asyncio.Event().wait()
-        seen.append(clock.monotonic())
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.Event().wait(), 2)
-        done, pending = await asyncio.wait([asyncio.create_task(clock.sleep(9))], timeout=1)
-        for task in pending:
-            task.cancel()
-        return [*seen, clock.monotonic(), len(done)]
-
-    assert run(main, seed) == [0, 1, 2, 6.0, 9.0, 0]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(produce())
+        group.create_task(consume())
+        await clock.sleep(1)
+        ready.set()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await asyncio.Event().wait()
+    seen.append(clock.monotonic())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), 2)
+    done, pending = await asyncio.wait([asyncio.create_task(clock.sleep(9))], timeout=1)
+    for task in pending:
+        task.cancel()
+    assert [*seen, clock.monotonic(), len(done)] == [0, 1, 2, 6.0, 9.0, 0]
 
 
 def test_a_failing_group_cancels_the_others() -> None:
@@ -185,19 +174,16 @@ async def test_threads_are_refused() -> None:
         await asyncio.open_connection("localhost", 1)
 
 
-def test_computing_inline_answers_later() -> None:
-    async def main(_clock: VirtualClock) -> list[str]:
-        order: list[str] = []
+async def test_computing_inline_answers_later() -> None:
+    order: list[str] = []
 
-        def work(name: str, *, mark: str) -> str:
-            order.append("computed")
-            return name + mark
+    def work(name: str, *, mark: str) -> str:
+        order.append("computed")
+        return name + mark
 
-        asyncio.get_running_loop().call_soon(order.append, "meanwhile")
-        order.append(await InlineCompute().run(work, "done", mark="!"))
-        return order
-
-    assert run(main) == ["computed", "meanwhile", "done!"]
+    asyncio.get_running_loop().call_soon(order.append, "meanwhile")
+    order.append(await InlineCompute().run(work, "done", mark="!"))
+    assert order == ["computed", "meanwhile", "done!"]
 
 
 # -- until ------------------------------------------------------------------------------------------------------------
@@ -325,16 +311,13 @@ def test_a_failing_callback_surfaces() -> None:
         run(main)
 
 
-def test_a_failure_that_somebody_sees_is_theirs() -> None:
-    async def main(clock: VirtualClock) -> str:
-        async def fail() -> None:
-            raise ValueError("seen")
+async def test_a_failure_that_somebody_sees_is_theirs(clock: VirtualClock) -> None:
+    async def fail() -> None:
+        raise ValueError("seen")
 
-        task = asyncio.get_running_loop().create_task(fail())
-        await clock.sleep(1)
-        return str(task.exception())
-
-    assert run(main) == "seen"
+    task = asyncio.get_running_loop().create_task(fail())
+    await clock.sleep(1)
+    assert str(task.exception()) == "seen"
 
 
 # -- seeds ------------------------------------------------------------------------------------------------------------

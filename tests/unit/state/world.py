@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dovetail.api import names
+from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.scheduling.placement import NodeInfo
 from dovetail.state.cluster import ClusterState, NodeClassKind
 from dovetail.state.nodes import ManagedNode, NodeKey
@@ -32,8 +33,9 @@ V = TypeVar("V")
 class World:
     """A state, and the objects that it was fed with."""
 
-    def __init__(self) -> None:
-        self.state = ClusterState(CLASS)
+    def __init__(self, profiles: SchedulerProfiles | None = None) -> None:
+        self.profiles = profiles
+        self.state = ClusterState(CLASS, scheduler_profiles=profiles)
         self.placing = SchedulingState(self.state)
         self.objects: dict[str, dict[Key, StoredValue[Any]]] = {plural: {} for plural in self.state.stores}
         self.marked: set[str] = set()
@@ -80,12 +82,14 @@ class World:
 
     def begun_now(self) -> tuple[ClusterState, SchedulingState]:
         """A new state with the same objects."""
-        state = ClusterState(CLASS)
+        state = ClusterState(CLASS, scheduler_profiles=self.profiles)
         placing = SchedulingState(state)
         for plural, kept in self.objects.items():
             state.apply(plural, *(Added(key, kept[key]) for key in sorted(kept)))
         for claim in self.marked:
             placing.mark(claim)
+        if all(store.synced for store in self.state.stores.values()):
+            state.loaded()
         return state, placing
 
     # -- looks --------------------------------------------------------------------------------------------------------
@@ -127,6 +131,9 @@ class World:
         left += [self.placing._movable.all(), self.placing._nominated]
         left += [index._groups for index in vars(self.state).values() if hasattr(index, "_groups")]
         left += [store.items for store in self.state.stores.values()]
+        left += [readings._spreads]
+        if (defaults := readings._defaults) is not None:
+            left += [defaults._selectors_in, *(index._groups for index in (defaults._pods_in, defaults._pods_of))]
         assert not any(left), left
 
 

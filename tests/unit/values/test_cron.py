@@ -127,7 +127,7 @@ def test_yearly(name: str) -> None:
         (" \t ", "found 0"),
         ("* * * *", "found 4"),
         ("* * * * * *", "found 6"),
-        ("0 22-6 * * *", "hour '22-6': the range ends before it starts"),
+        ("0 22-6 * * *", "hours '22-6' cross midnight, which cron cannot say: start at 22 and set the duration"),
         ("0 0 * * FRI-SUN", "day of week 'FRI-SUN': the range ends before it starts"),
         ("0 0 * * 7-1", "day of week '7-1': the range ends before it starts"),
         ("0 0 * * 7/2", "day of week '7/2'"),

@@ -133,3 +133,11 @@ def test_hashes_and_commands_which_would_not_fit_are_dropped() -> None:
     }
     (changed,) = anonymous([claim])
     assert changed["metadata"]["annotations"] == {names.DO_NOT_DISRUPT: "4h"}
+
+
+def test_services_select_the_same_pods_without_their_labels() -> None:
+    labels = {"tier.example.com/secret": "payments"}
+    pod = {**thing("Pod", "p"), "metadata": {"name": "p", "labels": labels}}
+    service, made = anonymous([thing("Service", "s", spec={"selector": labels}), pod])
+    assert service["spec"]["selector"] == made["metadata"]["labels"]
+    assert not any(word in str(service) for word in ("secret", "payments", "tier"))

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -10,10 +11,12 @@ from dovetail.api.documents import read_documents
 from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.rules.verdict import Rule
-from dovetail.views.assessment import assess
+from dovetail.views.assessment import Assessment, assess
+from dovetail.views.board.details import make_details
+from dovetail.views.explain.answers import NodeStanding
 from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.turns import MAX_TURNS
-from tests.harness.builders import at, claim, node, pod, pool
+from tests.harness.builders import at, budget, claim, node, pod, pool
 
 CLUSTER = Path(__file__).parents[3] / "examples" / "cluster.yaml"
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)
@@ -140,3 +143,41 @@ def test_limiting_verdicts_are_those_that_block_now_or_at_some_other_time() -> N
         assert assessment.limiting(unprotected) == ()
         (assessed,) = assessment.nodes
         assert assessed.limiting == ((protected, verdict),)
+
+
+def test_what_consolidation_waits_for_is_said_and_until_when() -> None:
+    """Also by an assessment that takes over what it can from an earlier one."""
+
+    def taken(created: str) -> Snapshot:
+        starting = claim("new", provider_id="kwok://new", created=created, statuses={})
+        return take_snapshot(nodes=[node()], claims=[claim(), starting], pools=[pool()], pods=[pod()])
+
+    def said(assessment: Assessment) -> list[tuple[str, datetime | None, str]]:
+        views = {each.name: each for each in explain(assessment).nodes}
+        reasons = {each.reason: each for each in views["node-1"].reasons}
+        return [(each.rule, each.until, each.message) for each in reasons["Underutilized"].verdicts if not each.allowed]
+
+    up = take_snapshot(nodes=[node()], claims=[claim()], pools=[pool()], pods=[pod()])
+    before = assess(up, NOW)
+    assert said(before) == []
+    created = NOW - timedelta(minutes=4)
+    until = created + timedelta(minutes=10)
+    now = assess(taken(created.isoformat()), NOW, before=before)
+    message = "new nodes of its NodePool are starting for pending pods: new"
+    assert said(now) == [("scale-out", until, message)]
+    assert said(assess(now.snapshot, until, before=now)) == []
+
+
+def test_the_answer_names_no_pod_that_the_reader_may_not_see() -> None:
+    """R49."""
+    kept = pod("secret-1", namespace="hidden", do_not_disrupt="true")
+    snapshot = take_snapshot(
+        pods=[kept], nodes=[node()], claims=[claim(true=["Drifted"])], pools=[pool(budgets=[budget("100%")])]
+    )
+    explanation = explain(assess(snapshot, NOW))
+    (member,) = snapshot.nodes
+    seen, hidden = (make_details(member, explanation, may_see=may_see) for may_see in (bool, lambda _: False))
+    assert seen.node.answer is not UNSET
+    assert seen.node.answer.standing == NodeStanding.STUCK
+    assert "secret-1" in str(seen.node.answer.cause)
+    assert "secret-1" not in str(msgspec.to_builtins(hidden, enc_hook=str))

@@ -13,12 +13,14 @@ import pytest
 from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import Snapshot
 from dovetail.runtime.compute import ThreadCompute
+from dovetail.views.board.rows import SavingsView
 from dovetail.web.app import board_served
 from dovetail.web.readers import is_loopback
 from dovetail.web.sources import FileSource, PushedSource
 from dovetail.web.stream import EVERYTHING, Stream
 from tests.harness import builders
 from tests.harness.builders import at
+from tests.harness.stage import gives, real_time, stage
 
 NOW = at("2026-03-06T16:20:00Z")
 
@@ -37,6 +39,7 @@ def snapshot(*names: str) -> Snapshot:
     return Snapshot(nodes=members, pods=tuple(pods.values()), pools={"default": builders.pool()})
 
 
+@gives("session", "source")
 def asked(questions: Callable[[aiohttp.ClientSession, PushedSource], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         source = PushedSource(title="test", pace=0.0)
@@ -48,6 +51,9 @@ def asked(questions: Callable[[aiohttp.ClientSession, PushedSource], Coroutine[A
             await questions(session, source)
 
     asyncio.run(main())
+
+
+pytestmark = stage(asked)
 
 
 async def board(session: aiohttp.ClientSession) -> dict[str, Any]:
@@ -67,81 +73,84 @@ async def events(response: aiohttp.ClientResponse, number: int) -> list[tuple[st
     return found
 
 
-def test_the_board_is_compressed_and_tagged() -> None:
-    async def questions(session: aiohttp.ClientSession, source: PushedSource) -> None:
-        async with session.get("/api/board") as response:
-            assert response.headers["Content-Encoding"] == "gzip"
-            tag = response.headers["ETag"]
-            found = json.loads(gzip.decompress(await response.read()))
-        assert [row["name"] for row in found["rows"]] == ["n1", "n2"]
-        assert found["rows"][0]["spans"] == [[0, 1, 0], [round(at("2026-03-06T18:00:00Z").timestamp()), 0]]
-        assert found["rows"][0]["causes"] == [["do-not-disrupt", "Pod/default/web-n1", "default", 0]]
-        async with session.get("/api/board", headers={"If-None-Match": f'W/{tag}, "x"'}) as response:
-            assert (response.status, await response.read()) == (304, b"")
-        async with session.get("/api/board", headers={"Accept-Encoding": "identity"}) as response:
-            assert json.loads(await response.read()) == found
-        source.push(NOW, snapshot("n1"))
-        async with session.get("/api/board", headers={"If-None-Match": tag}) as response:
-            assert response.status == 200
-
-    asked(questions)
+async def test_the_board_is_compressed_and_tagged(session: aiohttp.ClientSession, source: PushedSource) -> None:
+    async with session.get("/api/board") as response:
+        assert response.headers["Content-Encoding"] == "gzip"
+        tag = response.headers["ETag"]
+        found = json.loads(gzip.decompress(await response.read()))
+    assert [row["name"] for row in found["rows"]] == ["n1", "n2"]
+    assert found["rows"][0]["spans"] == [[0, 1, 0], [round(at("2026-03-06T18:00:00Z").timestamp()), 0]]
+    assert found["rows"][0]["causes"] == [["do-not-disrupt", "Pod/default/web-n1", "default", 0]]
+    async with session.get("/api/board", headers={"If-None-Match": f'W/{tag}, "x"'}) as response:
+        assert (response.status, await response.read()) == (304, b"")
+    async with session.get("/api/board", headers={"Accept-Encoding": "identity"}) as response:
+        assert json.loads(await response.read()) == found
+    source.push(NOW, snapshot("n1"))
+    async with session.get("/api/board", headers={"If-None-Match": tag}) as response:
+        assert response.status == 200
 
 
-def test_the_stream_tells_what_changed_since_the_version_that_is_known() -> None:
-    async def questions(session: aiohttp.ClientSession, source: PushedSource) -> None:
-        version = (await board(session))["version"]
-        async with session.get("/api/stream", headers={"Last-Event-ID": version}) as stream:
-            assert stream.headers["Content-Type"] == "text/event-stream"
-            source.push(NOW, snapshot("n1", "n3"))
-            ((kind, delta),) = await events(stream, 1)
-        assert (kind, [row["name"] for row in delta["rows"]], delta["gone"]) == ("delta", ["n3"], ["Node/n2"])
-        assert "pools" not in delta
-        source.push(NOW, snapshot("n1"))
-        assert len((await board(session))["rows"]) == 1
-        # Whoever comes back with an older version is told everything since.
-        async with session.get("/api/stream", headers={"Last-Event-ID": version}) as stream:
-            told = await events(stream, 2)
-        assert [delta.get("gone") for _, delta in told] == [["Node/n2"], ["Node/n3"]]
+async def test_the_stream_tells_what_changed_since_the_version_that_is_known(
+    session: aiohttp.ClientSession, source: PushedSource
+) -> None:
+    version = (await board(session))["version"]
+    async with session.get("/api/stream", headers={"Last-Event-ID": version}) as stream:
+        assert stream.headers["Content-Type"] == "text/event-stream"
+        source.push(NOW, snapshot("n1", "n3"))
+        ((kind, delta),) = await events(stream, 1)
+    assert (kind, [row["name"] for row in delta["rows"]], delta["gone"]) == ("delta", ["n3"], ["Node/n2"])
+    assert "pools" not in delta
+    source.push(NOW, snapshot("n1"))
+    assert len((await board(session))["rows"]) == 1
+    # Whoever comes back with an older version is told everything since.
+    async with session.get("/api/stream", headers={"Last-Event-ID": version}) as stream:
+        told = await events(stream, 2)
+    assert [delta.get("gone") for _, delta in told] == [["Node/n2"], ["Node/n3"]]
 
-    asked(questions)
+
+async def test_what_consolidation_saved_is_on_the_board(session: aiohttp.ClientSession, source: PushedSource) -> None:
+    counts: dict[str, Any] = {"commands": 3, "promised": 0.38, "realised": 0.03, "moved": 9, "unplanned": 1}
+    moved: dict[str, Any] = {"moved_today": 7, "moved_again": 2, "moved_in_vain": 6}
+    first = await board(session)
+    assert first["rest"]["savings"] is None
+    saved = SavingsView(**counts, **moved, backoffs=(("default", 5, "why"),))
+    source.push(NOW, snapshot("n1", "n2"), savings=saved)
+    async with session.get("/api/stream", headers={"Last-Event-ID": first["version"]}) as stream:
+        ((_, delta),) = await events(stream, 1)
+    assert (await board(session))["rest"]["savings"] == delta["rest"]["savings"]
+    shown = {"movedToday": 7, "movedAgain": 2, "movedInVain": 6, "backoffs": [["default", 5, "why"]]}
+    assert delta["rest"]["savings"] == {**counts, **shown}
 
 
 @pytest.mark.parametrize("version", ["", "nonsense", "0badc0de-0", "-5"])
-def test_a_version_of_another_process_is_told_to_read_anew(version: str) -> None:
-    async def questions(session: aiohttp.ClientSession, _: PushedSource) -> None:
-        async with session.get("/api/stream", headers={"Last-Event-ID": version}) as stream:
-            assert await events(stream, 1) == [("reset", {})]
-            assert await stream.content.read() == b""
-
-    asked(questions)
+async def test_a_version_of_another_process_is_told_to_read_anew(session: aiohttp.ClientSession, version: str) -> None:
+    async with session.get("/api/stream", headers={"Last-Event-ID": version}) as stream:
+        assert await events(stream, 1) == [("reset", {})]
+        assert await stream.content.read() == b""
 
 
-def test_details_of_one_node() -> None:
-    async def questions(session: aiohttp.ClientSession, source: PushedSource) -> None:
-        async with session.get("/api/node/Node/n1") as response:
-            found = await response.json()
-        assert found["key"] == "Node/n1"
-        assert [reason["reason"] for reason in found["node"]["reasons"]] == [
-            "Empty",
-            "Drifted",
-            "Underutilized",
-            "Expired",
-        ]
-        assert [pod["name"] for pod in found["pods"]] == ["web-n1"]
-        assert found["commands"][0] == "dovetail explain node/n1"
-        async with session.get("/api/node/Node/n9") as response:
-            assert response.status == 404
-            assert await response.json() == {"message": "Node/n9 does not exist"}
-        source.push(
-            NOW, msgspec.structs.replace(snapshot("n1"), nodes=()), left_alone={"n1": Sentence("Drifted: because")}
-        )
-        async with session.get("/api/node/Node/n1") as response:
-            assert response.status == 404
-
-    asked(questions)
+async def test_details_of_one_node(session: aiohttp.ClientSession, source: PushedSource) -> None:
+    async with session.get("/api/node/Node/n1") as response:
+        found = await response.json()
+    assert found["key"] == "Node/n1"
+    assert [reason["reason"] for reason in found["node"]["reasons"]] == [
+        "Empty",
+        "Drifted",
+        "Underutilized",
+        "Expired",
+    ]
+    assert [pod["name"] for pod in found["pods"]] == ["web-n1"]
+    assert found["commands"][0] == "dovetail explain node/n1"
+    async with session.get("/api/node/Node/n9") as response:
+        assert response.status == 404
+        assert await response.json() == {"message": "Node/n9 does not exist"}
+    source.push(NOW, msgspec.structs.replace(snapshot("n1"), nodes=()), left_alone={"n1": Sentence("Drifted: because")})
+    async with session.get("/api/node/Node/n1") as response:
+        assert response.status == 404
 
 
-def test_details_are_read_off_the_assessment_that_the_board_was_made_of() -> None:
+@stage(real_time)
+async def test_details_are_read_off_the_assessment_that_the_board_was_made_of() -> None:
     class CountedCompute(ThreadCompute):
         def __init__(self) -> None:
             self.runs = 0
@@ -150,31 +159,26 @@ def test_details_are_read_off_the_assessment_that_the_board_was_made_of() -> Non
             self.runs += 1
             return await super().run(function, *args, **kwargs)
 
-    async def main() -> None:
-        source, compute = PushedSource(title="test", pace=0.0), CountedCompute()
-        source.push(NOW, snapshot("n1", "n2"))
-        stream = Stream(source, compute)
-        await stream.refresh()
-        found = await asyncio.gather(*(stream.details(f"Node/{name}", EVERYTHING) for name in ("n1", "n2") * 10))
-        assert len(found) == 20
-        assert compute.runs == 1
-
-    asyncio.run(main())
+    source, compute = PushedSource(title="test", pace=0.0), CountedCompute()
+    source.push(NOW, snapshot("n1", "n2"))
+    stream = Stream(source, compute)
+    await stream.refresh()
+    found = await asyncio.gather(*(stream.details(f"Node/{name}", EVERYTHING) for name in ("n1", "n2") * 10))
+    assert len(found) == 20
+    assert compute.runs == 1
 
 
-def test_commands_quote_what_a_shell_would_read() -> None:
-    async def main() -> None:
-        source = PushedSource(title="test", asking="-f 'a b.yaml'", pace=0.0)
-        source.push(NOW, snapshot("$(reboot) '"))
-        async with (
-            board_served(source) as port,
-            aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
-            session.get("/api/node/Node/$(reboot)%20'") as response,
-        ):
-            commands = (await response.json())["commands"]
-        assert commands[0] == """dovetail explain -f 'a b.yaml' 'node/$(reboot) '"'"''"""
-
-    asyncio.run(main())
+@stage(real_time)
+async def test_commands_quote_what_a_shell_would_read() -> None:
+    source = PushedSource(title="test", asking="-f 'a b.yaml'", pace=0.0)
+    source.push(NOW, snapshot("$(reboot) '"))
+    async with (
+        board_served(source) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        session.get("/api/node/Node/$(reboot)%20'") as response,
+    ):
+        commands = (await response.json())["commands"]
+    assert commands[0] == """dovetail explain -f 'a b.yaml' 'node/$(reboot) '"'"''"""
 
 
 @pytest.mark.parametrize(
@@ -190,51 +194,38 @@ def test_commands_quote_what_a_shell_would_read() -> None:
         ("", 403),
     ],
 )
-def test_only_names_of_this_machine_are_served(host: str, status: int) -> None:
+async def test_only_names_of_this_machine_are_served(session: aiohttp.ClientSession, host: str, status: int) -> None:
     """A page elsewhere whose name leads here must not read along."""
-
-    async def questions(session: aiohttp.ClientSession, _: PushedSource) -> None:
-        for path in ("/", "/api/board", "/api/node/Node/n1"):
-            async with session.get(path, headers={"Host": host}) as response:
-                assert response.status == status
-                assert response.headers["Content-Security-Policy"].startswith("default-src 'self'")
-
-    asked(questions)
+    for path in ("/", "/api/board", "/api/node/Node/n1"):
+        async with session.get(path, headers={"Host": host}) as response:
+            assert response.status == status
+            assert response.headers["Content-Security-Policy"].startswith("default-src 'self'")
 
 
-def test_other_sites_are_refused_and_nothing_can_be_written() -> None:
-    async def questions(session: aiohttp.ClientSession, _: PushedSource) -> None:
-        async with session.get("/api/board", headers={"Sec-Fetch-Site": "cross-site"}) as response:
-            assert response.status == 403
-        for method in ("POST", "PUT", "PATCH", "DELETE"):
-            async with session.request(method, "/api/board") as response:
-                assert response.status == 405
-
-    asked(questions)
+async def test_other_sites_are_refused_and_nothing_can_be_written(session: aiohttp.ClientSession) -> None:
+    async with session.get("/api/board", headers={"Sec-Fetch-Site": "cross-site"}) as response:
+        assert response.status == 403
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        async with session.request(method, "/api/board") as response:
+            assert response.status == 405
 
 
-def test_files_of_the_page_and_no_others() -> None:
-    async def questions(session: aiohttp.ClientSession, _: PushedSource) -> None:
-        async with session.get("/static/app.js") as response:
-            assert response.headers["Content-Type"] == "text/javascript; charset=utf-8"
-            tag = response.headers["ETag"]
-        async with session.get("/static/app.js", headers={"If-None-Match": tag}) as response:
-            assert response.status == 304
-        for path in ("/static/..%2fapp.py", "/static/nothing.js", "/static/", "/app.py"):
-            async with session.get(path) as response:
-                assert response.status == 404
-
-    asked(questions)
+async def test_files_of_the_page_and_no_others(session: aiohttp.ClientSession) -> None:
+    async with session.get("/static/app.js") as response:
+        assert response.headers["Content-Type"] == "text/javascript; charset=utf-8"
+        tag = response.headers["ETag"]
+    async with session.get("/static/app.js", headers={"If-None-Match": tag}) as response:
+        assert response.status == 304
+    for path in ("/static/..%2fapp.py", "/static/nothing.js", "/static/", "/app.py"):
+        async with session.get(path) as response:
+            assert response.status == 404
 
 
-def test_without_access_control_only_this_machine_is_served() -> None:
-    async def main() -> None:
-        source = PushedSource(title="test")
-        with pytest.raises(ValueError, match=r"0\.0\.0\.0: without access control"):
-            async with board_served(source, address="0.0.0.0"):
-                pass
-
-    asyncio.run(main())
+@stage(real_time)
+async def test_without_access_control_only_this_machine_is_served() -> None:
+    with pytest.raises(ValueError, match=r"0\.0\.0\.0: without access control"):
+        async with board_served(PushedSource(title="test"), address="0.0.0.0"):
+            pass
     assert [is_loopback(name) for name in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "0.0.0.0", "x")] == [
         True,
         True,
@@ -261,20 +252,18 @@ class SteppedClock:
         raise AssertionError(seconds)
 
 
-def test_time_alone_changes_the_board_of_files() -> None:
-    async def main() -> None:
-        clock = SteppedClock()
-        source = FileSource(snapshot("n1"), clock, title="files")
-        async with (
-            board_served(source) as port,
-            aiohttp.ClientSession(f"http://127.0.0.1:{port}", auto_decompress=False) as session,
-        ):
-            first = await board(session)
-            clock.at = at("2026-03-06T16:59:59Z")
-            assert await board(session) == first
-            clock.at = at("2026-03-06T18:00:00Z")
-            then = await board(session)
-            assert (first["rows"][0]["free"], then["rows"][0]["free"]) == (first["rows"][0]["spans"][1][0], 0)
-            assert then["rows"][0]["spans"] == [[0, 0]]
-
-    asyncio.run(main())
+@stage(real_time)
+async def test_time_alone_changes_the_board_of_files() -> None:
+    clock = SteppedClock()
+    source = FileSource(snapshot("n1"), clock, title="files")
+    async with (
+        board_served(source) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}", auto_decompress=False) as session,
+    ):
+        first = await board(session)
+        clock.at = at("2026-03-06T16:59:59Z")
+        assert await board(session) == first
+        clock.at = at("2026-03-06T18:00:00Z")
+        then = await board(session)
+        assert (first["rows"][0]["free"], then["rows"][0]["free"]) == (first["rows"][0]["spans"][1][0], 0)
+        assert then["rows"][0]["spans"] == [[0, 0]]

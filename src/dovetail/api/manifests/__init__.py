@@ -24,15 +24,25 @@ class Part(StrEnum):
     DEPLOYMENT = "deployment"
 
 
-def manifests(*, namespace: str, image: str, parts: Collection[Part] = tuple(Part)) -> str:
-    """The manifests as one YAML stream, for `kubectl apply -f -`."""
+def manifests(
+    *,
+    namespace: str,
+    image: str,
+    parts: Collection[Part] = tuple(Part),
+    scheduler_config: str = "",
+    spread_by_default: bool = False,
+) -> str:
+    """The manifests as one YAML stream, for `kubectl apply -f -`.
+
+    `scheduler_config`: the text for the option of this name. `spread_by_default`: it has default spread constraints.
+    """
     documents: list[Manifest] = []
     if Part.RBAC in parts:
-        documents += rbac(namespace)
+        documents += rbac(namespace, spread_by_default=spread_by_default)
     if Part.ADMISSION in parts:
         documents += admission()
     if Part.DEPLOYMENT in parts:
-        documents += deployment(namespace, image)
+        documents += deployment(namespace, image, scheduler_config)
     texts = [crd_text()] if Part.CRDS in parts else []
     texts += [
         yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=2**20)

@@ -13,11 +13,11 @@ USER: Final = 65532
 GRACE_SECONDS: Final = 60
 
 
-def deployment(namespace: str, image: str) -> list[Manifest]:
+def deployment(namespace: str, image: str, scheduler_config: str = "") -> list[Manifest]:
     """Two replicas, one of which leads."""
     selector = {"matchLabels": dict(SELECTED)}
     ports = [{"name": "http-metrics", "port": METRICS_PORT, "targetPort": "http-metrics"}]
-    template = {"metadata": {"labels": dict(SELECTED)}, "spec": _pod(image)}
+    template = {"metadata": {"labels": dict(SELECTED)}, "spec": _pod(image, scheduler_config)}
     return [
         manifest(
             "apps/v1",
@@ -37,7 +37,7 @@ def deployment(namespace: str, image: str) -> list[Manifest]:
     ]
 
 
-def _pod(image: str) -> dict[str, Any]:
+def _pod(image: str, scheduler_config: str) -> dict[str, Any]:
     # Never on nodes that it might itself end, and never two replicas on one node.
     not_on_own = {"matchExpressions": [{"key": names.NODEPOOL_LABEL, "operator": "DoesNotExist"}]}
     return {
@@ -60,11 +60,11 @@ def _pod(image: str) -> dict[str, Any]:
             },
         },
         "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
-        "containers": [_container(image)],
+        "containers": [_container(image, scheduler_config)],
     }
 
 
-def _container(image: str) -> dict[str, Any]:
+def _container(image: str, scheduler_config: str) -> dict[str, Any]:
     namespace = {"fieldRef": {"fieldPath": "metadata.namespace"}}
     return {
         "name": "controller",
@@ -75,6 +75,7 @@ def _container(image: str) -> dict[str, Any]:
             {"name": "METRICS_PORT", "value": str(METRICS_PORT)},
             {"name": "HEALTH_PROBE_PORT", "value": str(PROBE_PORT)},
             {"name": "DASHBOARD_PORT", "value": str(DASHBOARD_PORT)},  # on loopback: for kubectl port-forward
+            *([{"name": "SCHEDULER_CONFIG", "value": scheduler_config}] if scheduler_config else []),
         ],
         "ports": [
             {"name": "http-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},

@@ -52,6 +52,12 @@ CLUSTER_GRANTS: Final = (
     Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.LEADER_ELECTION_LEASE,)),
 )
 
+# With default spread constraints, whose selectors are deduced from these.
+SPREAD_GRANTS: Final = (
+    Grant("", ("services", "replicationcontrollers"), ("list", "watch")),
+    Grant("apps", ("replicasets", "statefulsets"), ("list", "watch")),
+)
+
 # Who reads the dashboard, and what they may list.
 DASHBOARD_GRANTS: Final = (
     Grant("authentication.k8s.io", ("tokenreviews",), ("create",)),
@@ -64,8 +70,9 @@ OWN_NAMESPACE_GRANTS: Final = (
 )
 
 
-def rbac(namespace: str) -> list[Manifest]:
+def rbac(namespace: str, *, spread_by_default: bool = False) -> list[Manifest]:
     """The namespace, the service account, its roles and bindings."""
+    grants = (*CLUSTER_GRANTS, *(SPREAD_GRANTS if spread_by_default else ()), *DASHBOARD_GRANTS)
     group = "rbac.authorization.k8s.io"
     version = f"{group}/v1"
     subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]
@@ -74,7 +81,7 @@ def rbac(namespace: str) -> list[Manifest]:
     return [
         *([] if namespace in _SYSTEM_NAMESPACES else [_namespace(namespace)]),
         manifest("v1", "ServiceAccount", NAME, namespace=namespace),
-        manifest(version, "ClusterRole", NAME, rules=[grant.rule() for grant in (*CLUSTER_GRANTS, *DASHBOARD_GRANTS)]),
+        manifest(version, "ClusterRole", NAME, rules=[grant.rule() for grant in grants]),
         manifest(version, "ClusterRoleBinding", NAME, roleRef=cluster_role, subjects=subjects),
         manifest(version, "Role", NAME, namespace=namespace, rules=[grant.rule() for grant in OWN_NAMESPACE_GRANTS]),
         manifest(version, "RoleBinding", NAME, namespace=namespace, roleRef=role, subjects=subjects),

@@ -107,7 +107,7 @@ async def _serve(options: _Options, read: ClusterInput | None) -> None:
         access = None
         source: Shown
         if read is not None:
-            source = dumped(options.source, read, options.at)
+            source = dumped(options.source, read, options.at, options.reading)
         else:
             source = await stack.enter_async_context(followed(options.source))
             if options.in_cluster_auth:

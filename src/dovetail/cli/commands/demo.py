@@ -14,7 +14,7 @@ from dovetail.api.documents import read_documents
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, be_silent, print_answer, progress_bar
-from dovetail.cli.common.process import allow_all_handles, fail
+from dovetail.cli.common.process import allow_all_handles, ends_at_once, fail
 from dovetail.cli.text.simulate import report_lines
 from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.sim.scenarios.player import play_through
@@ -65,7 +65,7 @@ def command(
             seed=seed,
         )
         if headless or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            with progress_bar("playing") as progress:
+            with ends_at_once(), progress_bar("playing") as progress:
                 report = play_through(scenario, None, DisruptionOptions(), progress)
         else:
             allow_all_handles()

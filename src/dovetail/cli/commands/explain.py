@@ -5,30 +5,41 @@ from functools import partial
 
 import click
 import msgspec
+from msgspec import UNSET
 
+from dovetail.cli.common.completion import complete_objects
+from dovetail.cli.common.contexts import default_namespace, live_heading
+from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.named_objects import named_objects, refs_of
+from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
+from dovetail.cli.common.named_objects import named_objects, named_workloads, refs_of
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
+from dovetail.cli.common.read_kinds import workload_kinds
+from dovetail.cli.common.replacements import assessed, pending_views
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref
 from dovetail.rules.budgets import BudgetSemantics
-from dovetail.views.assessment import assess
+from dovetail.views.explain.pending import PendingView
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, explain
+from dovetail.views.explain.workloads import WorkloadView, workloads_in
 
 
 @click.command("explain")
-@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
+@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...", shell_complete=complete_objects)
 @common_options(
     ahead="Look ahead: also say what becomes free or blocked within this span, and when.",
-    namespace="Only pods of this namespace; and the namespace of pods named without one.  [default: default]",
+    namespace="Only pods of this namespace; also that of pods named without one.  [default: that of the context]",
     quiet="Leave out problems and what is not blocked.",
     verbose="Show every rule that was checked, not only those that block.",
 )
+@INSTANCE_TYPES
 @BUDGET_READING
 @without_cycle_search()
-def command(*, objects: tuple[str, ...], common: CommonOptions, reading: BudgetSemantics) -> None:
+def command(
+    *, objects: tuple[str, ...], common: CommonOptions, instance_types: str | None, reading: BudgetSemantics
+) -> None:
     """Say whether pods and nodes may be disrupted now, and if not, which rules block them and until when.
 
     Reads the live cluster, which takes only the rights to get and list, or a dump of it:
@@ -37,21 +48,48 @@ def command(*, objects: tuple[str, ...], common: CommonOptions, reading: BudgetS
       kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml > cluster.yaml
       dovetail explain -f cluster.yaml
 
-    Name objects to see only these (pod/shop/cart-0, node/n1, nodeclaim/default-x1, nodepool/default). The exit code is
-    then 1 if one of them is blocked.
+    Name objects to see only these (pod/shop/cart-0, node/n1, nodeclaim/default-x1, nodepool/default), or a workload for
+    its pods (deployment/shop/web, statefulset, daemonset, replicaset, job). The exit code is then 1 if one of them is
+    blocked.
     """
     with one_line_errors(), working("reading and judging …"):
-        read = read_cluster(common.source)
-        assessment = assess(read.snapshot, common.at, reading)
+        read = read_cluster(common.source, also=workload_kinds(named_workloads(objects)))
+        read.problems.extend(old_dump(read.snapshot, common.at) if common.paths else ())
+        named, catalogue = {text.rpartition("/")[2] for text in objects}, catalogue_in(instance_types)
+        assessment = assessed(read, common.source, common.at, reading, catalogue=catalogue, named=named)
         explanation = explain(assessment, end=common.end, problems=read.problems)
+        workloads = tuple(workloads_in(read.documents)) if named_workloads(objects) else ()
     if objects:
-        explanation = _select(explanation, objects, common.namespace or "default")
+        namespace = common.namespace or default_namespace(common.source)
+        explanation = _select(explanation, workloads, objects, namespace)
+        with one_line_errors(), working("simulating …"):
+            asked = {(pod.namespace, pod.name) for pod in explanation.pods if pod.node is None}
+            waiting = {(pod.namespace, pod.name) for pod in read.snapshot.pods if pod.phase == "Pending"}
+            known = len(read.problems)
+            found = pending_views(read, common.source, common.at, reading, catalogue=catalogue, pods=asked & waiting)
+        explanation = msgspec.structs.replace(
+            explanation,
+            pods=tuple(_with_pending(pod, found.get((pod.namespace, pod.name))) for pod in explanation.pods),
+            problems=(*explanation.problems, *read.problems[known:]),
+        )
     elif common.namespace is not None:
         explanation = _only(explanation, common.namespace)
-    times, verbose = Times(common.at, common.zone), common.verbose or bool(objects)
-    lines = partial(explanation_lines, explanation, times, verbose=verbose, quiet=common.quiet)
-    print_answer(explanation, common.output, lines)
+    times = Times(common.at, common.zone)
+    lines = partial(
+        explanation_lines,
+        explanation,
+        times,
+        verbose=common.verbose,
+        quiet=common.quiet,
+        named=bool(objects),
+        namespace=None if objects else common.namespace,
+    )
+    print_answer(explanation, common.output, lines, heading=live_heading(common.source))
     sys.exit(1 if objects and not explanation.all_allowed else 0)
+
+
+def _with_pending(pod: PodView, pending: PendingView | None) -> PodView:
+    return pod if pending is None else msgspec.structs.replace(pod, pending=pending)
 
 
 def _only(explanation: Explanation, namespace: str) -> Explanation:
@@ -63,22 +101,30 @@ def _only(explanation: Explanation, namespace: str) -> Explanation:
     )
 
 
-def _select(explanation: Explanation, objects: tuple[str, ...], namespace: str) -> Explanation:
-    """Only the named objects, and the problems about them or about a whole kind."""
-    known: dict[str, PodView | NodeView | PoolView] = {
+def _select(
+    explanation: Explanation, workloads: tuple[WorkloadView, ...], objects: tuple[str, ...], namespace: str
+) -> Explanation:
+    """Only the named objects with the pods of workloads, and the problems about them or about a whole kind."""
+    known: dict[str, PodView | NodeView | PoolView | WorkloadView] = {
         **{f"pod/{pod.namespace}/{pod.name}": pod for pod in explanation.pods},
+        **{f"{each.kind.lower()}/{each.namespace}/{each.name}": each for each in workloads},
         **{f"node/{node.name}": node for node in explanation.nodes},
         **{f"nodeclaim/{node.node_claim}": node for node in explanation.nodes if node.node_claim},
         **{f"nodepool/{pool.name}": pool for pool in explanation.nodepools},
     }
-    chosen = {id(view): view for view in named_objects(known, objects, namespace)}.values()
+    chosen = {id(view): view for view in named_objects(known, objects, namespace, workloads=True)}.values()
+    chosen_workloads = tuple(view for view in chosen if isinstance(view, WorkloadView))
+    owned = {(each.namespace, name) for each in chosen_workloads for name in each.pods}
     pods = tuple(view for view in chosen if isinstance(view, PodView))
+    pods += tuple(pod for pod in explanation.pods if (pod.namespace, pod.name) in owned and pod not in pods)
     nodes = tuple(view for view in chosen if isinstance(view, NodeView))
     pools = tuple(view for view in chosen if isinstance(view, PoolView))
     named = {Ref("Pod", pod.namespace, pod.name) for pod in pods} | {Ref("NodePool", "", pool.name) for pool in pools}
     named |= {ref for node in nodes for ref in refs_of(node)}
+    named |= {Ref("NodePool", "", node.nodepool) for node in nodes if node.nodepool}
     return msgspec.structs.replace(
         explanation,
+        workloads=chosen_workloads or UNSET,
         pods=pods,
         nodes=nodes,
         nodepools=pools,

@@ -8,16 +8,20 @@ from functools import partial
 import click
 import msgspec
 
+from dovetail.cli.common.completion import complete_objects
+from dovetail.cli.common.contexts import default_namespace, live_heading
+from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
+from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.named_objects import named_objects, refs_of
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
+from dovetail.cli.common.replacements import assessed
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.forecast import forecast_lines
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import BudgetSemantics
-from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast, machines_of
 from dovetail.views.forecast.data import Forecast
 
@@ -25,7 +29,7 @@ DEFAULT_SPAN = timedelta(hours=24)
 
 
 @click.command("forecast")
-@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
+@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...", shell_complete=complete_objects)
 @common_options(
     ahead="How far ahead.  [default: 24h]",
     namespace="Only nodes with pods of this namespace, and only these pods; also for pods named without a namespace.",
@@ -35,10 +39,16 @@ DEFAULT_SPAN = timedelta(hours=24)
 @click.option(
     "--nodepool", "pools", multiple=True, metavar="NAME", help="Only this pool and its nodes. Can be repeated."
 )
+@INSTANCE_TYPES
 @BUDGET_READING
 @without_cycle_search()
 def command(
-    *, objects: tuple[str, ...], pools: tuple[str, ...], common: CommonOptions, reading: BudgetSemantics
+    *,
+    objects: tuple[str, ...],
+    pools: tuple[str, ...],
+    common: CommonOptions,
+    instance_types: str | None,
+    reading: BudgetSemantics,
 ) -> None:
     """Say when nodes will be free, expire or be forced out, and what budgets will allow.
 
@@ -53,17 +63,20 @@ def command(
     end = common.at + DEFAULT_SPAN if common.end is None else common.end
     with one_line_errors(), working("reading and looking ahead …"):
         read = read_cluster(common.source)
+        read.problems.extend(old_dump(read.snapshot, common.at) if common.paths else ())
         machines = machines_of(read.documents)
-        assessment = assess(read.snapshot, common.at, reading)
+        catalogue = catalogue_in(instance_types)
+        assessment = assessed(read, common.source, common.at, reading, catalogue=catalogue)
         found = forecast(assessment, end, machines=machines, problems=read.problems)
     if objects or pools:
-        found = _select(found, read.snapshot, [*objects, *(f"nodepool/{pool}" for pool in pools)], common.namespace)
+        namespace = common.namespace or default_namespace(common.source)
+        found = _select(found, read.snapshot, [*objects, *(f"nodepool/{pool}" for pool in pools)], namespace)
     elif common.namespace is not None:
         found = _only(found, read.snapshot, common.namespace)
     times, width = Times(common.at, common.zone), shutil.get_terminal_size().columns
     verbose = common.verbose or bool(objects)
     lines = partial(forecast_lines, found, times, width=width, verbose=verbose, quiet=common.quiet)
-    print_answer(found, common.output, lines)
+    print_answer(found, common.output, lines, heading=live_heading(common.source))
 
 
 def _only(found: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:
@@ -83,7 +96,7 @@ def _only(found: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:
     return msgspec.structs.replace(narrowed, nodes=nodes, problems=problems)
 
 
-def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], namespace: str | None) -> Forecast:
+def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], namespace: str) -> Forecast:
     """Only the named objects, and the problems about them."""
     known: dict[str, tuple[set[str], set[str]]] = {}  # nodes and pools
     for pool in found.nodepools:
@@ -94,7 +107,7 @@ def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], namespa
             known.setdefault(f"nodepool/{node.nodepool}", (set(), {node.nodepool}))[0].add(node.name)
     for pod in snapshot.pods:
         known[f"pod/{pod.namespace}/{pod.name}"] = ({pod.node_name} if pod.node_name else set(), set())
-    chosen = named_objects(known, objects, namespace or "default")
+    chosen = named_objects(known, objects, namespace)
     nodes = {name for nodes, _ in chosen for name in nodes}
     return _narrowed(found, nodes, {name for _, pools in chosen for name in pools})
 

@@ -6,6 +6,7 @@ import click
 
 from dovetail import __version__
 from dovetail.api.manifests import NAMESPACE, Part, manifests
+from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
 
 
 @click.command("manifests")
@@ -18,7 +19,8 @@ from dovetail.api.manifests import NAMESPACE, Part, manifests
     multiple=True,
     help="Print only this part. Can be repeated.",
 )
-def command(*, namespace: str, image: str, parts: tuple[str, ...]) -> None:
+@SCHEDULER_CONFIG
+def command(*, namespace: str, image: str, parts: tuple[str, ...], scheduler_config: SchedulerConfig) -> None:
     """Print the manifests that install the controller, as YAML:
 
     \b
@@ -28,4 +30,12 @@ def command(*, namespace: str, image: str, parts: tuple[str, ...]) -> None:
     bad annotations when pods are applied (admission), and the controller itself (deployment).
     """
     chosen = [Part(part) for part in parts] or list(Part)
-    sys.stdout.write(manifests(namespace=namespace, image=image, parts=chosen))
+    profiles = scheduler_config.profiles
+    printed = manifests(
+        namespace=namespace,
+        image=image,
+        parts=chosen,
+        scheduler_config=scheduler_config.text,
+        spread_by_default=profiles is not None and profiles.any_constraints,
+    )
+    sys.stdout.write(printed)

@@ -1,19 +1,23 @@
 """`dovetail plan`: what the controller would do now, what it would save, and why other nodes stay."""
 
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Final
 
 import click
 import msgspec
+from msgspec import UNSET
 
+from dovetail.cli.common.contexts import live_heading
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.process import fail
-from dovetail.cli.common.read_kinds import PLACING_KINDS
+from dovetail.cli.common.read_kinds import PLACING_KINDS, spread_kinds
+from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.plan import plan_lines
 from dovetail.model.finding import Finding, Severity
@@ -24,9 +28,12 @@ from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import BUDGETED, BudgetSemantics
+from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState, state_of
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
+from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import assess
+from dovetail.views.explain.verdicts import NodeView, explain
 from dovetail.views.plan import DrainedNode, PlanView, RemovalView, plan_view, removal_view
 
 # Assumptions about the future, which a plan does not depend on.
@@ -48,6 +55,7 @@ _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
     "--remove", metavar="NODE", multiple=True, help="Show what would happen if this node were drained. Can be repeated."
 )
 @INSTANCE_TYPES
+@SCHEDULER_CONFIG
 @BUDGET_READING
 @click.option("--spot-to-spot", is_flag=True, help="Plan as with the feature gate SpotToSpotConsolidation.")
 @without_cycle_search()
@@ -58,6 +66,7 @@ def command(
     nodepool: str | None,
     remove: tuple[str, ...],
     instance_types: str | None,
+    scheduler_config: SchedulerConfig,
     reading: BudgetSemantics,
     spot_to_spot: bool,
 ) -> None:
@@ -71,13 +80,26 @@ def command(
     With --remove, the exit code is 1 if a pod would have no place.
     """
     with one_line_errors(), working("reading and planning …"):
-        read = read_cluster(common.source, also=PLACING_KINDS)
+        profiles = scheduler_config.profiles
+        read = read_cluster(common.source, also=(*PLACING_KINDS, *spread_kinds(profiles)))
         scenario = read_scenario(read.documents, now=common.at, start=common.at)
-        still = look(scenario, catalogue=catalogue_in(instance_types), reading=reading, drained=remove)
+        still = look(
+            scenario,
+            catalogue=catalogue_in(instance_types),
+            reading=reading,
+            drained=remove,
+            scheduler_profiles=profiles,
+        )
         removals = [_removal(still, each, read.snapshot, common.at) for each in still.drained]
         rules = ConsolidationOptions(spot_to_spot=spot_to_spot)
         plan = _planned(
-            still, rules, nodepool=nodepool, reason=reason, removals=removals, problems=read.problems_beside_scenario
+            still,
+            rules,
+            nodepool=nodepool,
+            reason=reason,
+            leaving=_leaving(read.snapshot, common.at),
+            removals=removals,
+            problems=read.problems_beside_scenario,
         )
     if nodepool is not None and nodepool not in still.board.pools:
         fail(f"there is no NodePool {nodepool} in the input")
@@ -85,7 +107,7 @@ def command(
         fail(f"there is no node {missing} of a NodePool in the input")
     times = Times(common.at, common.zone)
     lines = partial(plan_lines, plan, times, verbose=common.verbose, quiet=common.quiet)
-    print_answer(plan, common.output, lines)
+    print_answer(plan, common.output, lines, heading=live_heading(common.source))
     sys.exit(0 if all(each.possible for each in removals) else 1)
 
 
@@ -95,6 +117,7 @@ def _planned(
     *,
     nodepool: str | None,
     reason: str | None,
+    leaving: Mapping[str, str],
     removals: list[RemovalView],
     problems: list[Finding],
 ) -> PlanView:
@@ -114,11 +137,25 @@ def _planned(
         decision,
         pools={} if removals else pools,
         left=[each for each in still.assessment.left if reason in (None, each.verdict.reason.value)],
-        states=still.states,
+        leaving=leaving,
         validation_seconds=Timings().validation_seconds,
         removals=removals,
         problems=[*problems, *(each for each in still.problems if each.rule not in _OF_TIME), *_put_off(still)],
     )
+
+
+def _leaving(snapshot: Snapshot, at: datetime) -> dict[str, str]:
+    """The nodes that leave already: their states, since when, and what they wait for."""
+    names = {member.name for member in snapshot.nodes if state_of(member) in IN_DISRUPTION}
+    found = explain(assess(snapshot, at), only=names) if names else None
+    nodes = () if found is None else found.nodes
+    return {node.name: _left(node) for node in nodes}
+
+
+def _left(node: NodeView) -> str:
+    assert node.answer is not UNSET
+    since = "" if node.answer.since is None else f" since {format_time(node.answer.since)}"
+    return f"{node.state} {MEANING[NodeState(node.state)]}{since}: {node.answer.cause}"
 
 
 def _put_off(still: OneShotResult) -> list[Finding]:

@@ -12,6 +12,8 @@ import click
 import msgspec
 
 from dovetail.api.documents import Document
+from dovetail.api.recorded import PODS_NOT_RECORDED
+from dovetail.cli.common.completion import complete_files
 from dovetail.cli.common.files import one_line_errors, private_file
 from dovetail.cli.common.options import CONTEXT, FILES, KUBECONFIG, ClusterSource, now
 from dovetail.cli.common.output import Times, count, json_text, problem_lines, without_cycle_search, working, yaml_text
@@ -30,6 +32,7 @@ _NAMESPACED: Final = frozenset(kind.resource.kind for kind in ALL_KINDS if kind.
     "-o",
     "--output",
     metavar="FILE",
+    shell_complete=complete_files,
     help="Write to this file: YAML if its name ends in .yaml or .yml, else JSON; packed if it ends in .gz. "
     "[default: JSON to standard output]",
 )
@@ -83,17 +86,28 @@ class _Recording:
         self._taken: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
         self._elsewhere = 0
+        self._pods_elsewhere: Counter[str] = Counter()  # by node
 
     def objects(self, documents: Iterable[Document]) -> Iterator[dict[str, Any]]:
+        nodes = []  # they say how many of their pods are left out
         for document in documents:
             kept = recorded(document)
             if kept is None:
                 self._unread[f"{document.api_version} {document.kind}"] += 1
             elif self._namespaces and not self._is_wanted(kept):
                 self._elsewhere += 1
+                if document.kind == "Pod" and (node := (kept.get("spec") or {}).get("nodeName")):
+                    self._pods_elsewhere[node] += 1
             else:
                 self._taken[document.kind] += 1
-                yield kept
+                if self._namespaces and document.kind == "Node":
+                    nodes.append(kept)
+                else:
+                    yield kept
+        for node in nodes:
+            if number := self._pods_elsewhere[node["metadata"].get("name", "")]:
+                node["metadata"].setdefault("annotations", {})[PODS_NOT_RECORDED] = str(number)
+            yield node
 
     def _is_wanted(self, kept: dict[str, Any]) -> bool:
         meta = kept["metadata"]
@@ -105,6 +119,9 @@ class _Recording:
         lines = [f"recorded {_counted(self._taken)}" + (f" in {plain(output)}" if output else "")]
         if self._elsewhere:
             lines.append(f"left out {self._elsewhere} of other namespaces")
+        if nodes := sum(number > 0 for number in self._pods_elsewhere.values()):
+            has = "1 node has" if nodes == 1 else f"{nodes} nodes have"
+            lines.append(f"{has} pods of other namespaces, which may block more than this dump shows")
         if self._unread:
             lines.append(f"left out {_counted(self._unread)}, which no command reads")
         return lines

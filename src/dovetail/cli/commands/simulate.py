@@ -8,13 +8,15 @@ import msgspec
 from click.core import ParameterSource
 
 from dovetail.api.documents import Document, InputError, plain_value
+from dovetail.cli.common.completion import complete_files
 from dovetail.cli.common.files import one_line_errors, private_file
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar, working
-from dovetail.cli.common.process import fail
-from dovetail.cli.common.read_kinds import PLACING_KINDS, RULE_KINDS, WORKLOAD_KINDS
+from dovetail.cli.common.process import ends_at_once, fail
+from dovetail.cli.common.read_kinds import PLACING_KINDS, RULE_KINDS, WORKLOAD_KINDS, ReadKind, spread_kinds
 from dovetail.cli.common.salvage import salvaged_documents
+from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
 from dovetail.cli.common.sources import ClusterInput, cluster_documents, understood
 from dovetail.cli.text.simulate import comparison_lines, report_lines
 from dovetail.controllers.assembly import DisruptionOptions
@@ -30,7 +32,7 @@ _LABEL: Final = 60
 
 
 @click.command("simulate")
-@click.argument("arguments", nargs=-1, metavar="[PATH]...")
+@click.argument("arguments", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
 @common_options(
     ahead="How long to simulate.  [default: what the Scenario says, or 7d]",
     namespace="Of a live cluster, read only this namespace if you may not read all.",
@@ -60,6 +62,7 @@ _LABEL: Final = 60
     "--report", "page", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write the report as a web page."
 )
 @INSTANCE_TYPES
+@SCHEDULER_CONFIG
 @BUDGET_READING
 @click.pass_context
 def command(
@@ -74,6 +77,7 @@ def command(
     others: tuple[str, ...],
     page: str | None,
     instance_types: str | None,
+    scheduler_config: SchedulerConfig,
     reading: BudgetSemantics,
 ) -> None:
     """Simulate the next hours or days of a Scenario, or of a dump of a cluster.
@@ -93,7 +97,8 @@ def command(
         fail("--kubeconfig and --context go with --from-cluster")
     given = context.get_parameter_source("at") is ParameterSource.COMMANDLINE
     with one_line_errors(), working("reading …"):
-        read = _read(common, paths, from_cluster=from_cluster)
+        profiles = scheduler_config.profiles
+        read = _read(common, paths, spread_kinds(profiles), from_cluster=from_cluster)
         scenario = read_scenario(
             read.documents,
             now=common.at,
@@ -105,19 +110,19 @@ def command(
         catalogue = catalogue_in(instance_types)
         runs = _runs(scenario, settings, others, compare=compare)
     disrupting = DisruptionOptions(reading=reading)
-    with one_line_errors(), progress_bar("simulating") as progress:
+    with one_line_errors(), ends_at_once(), progress_bar("simulating") as progress:
         reports = [
-            play_through(run, catalogue, disrupting, _part(number, len(runs), progress))
+            play_through(run, catalogue, disrupting, _part(number, len(runs), progress), scheduler_profiles=profiles)
             for number, (_, run) in enumerate(runs)
         ]
     _show([label for label, _ in runs], reports, common, page)
 
 
-def _read(common: CommonOptions, paths: Sequence[str], *, from_cluster: bool) -> ClusterInput:
+def _read(common: CommonOptions, paths: Sequence[str], also: Sequence[ReadKind], *, from_cluster: bool) -> ClusterInput:
     problems: list[Finding] = []
     live: list[Document] = []
     if from_cluster:
-        kinds = (*RULE_KINDS, *PLACING_KINDS, *WORKLOAD_KINDS)
+        kinds = tuple(dict.fromkeys((*RULE_KINDS, *PLACING_KINDS, *WORKLOAD_KINDS, *also)))
         live = list(cluster_documents(common.source._replace(paths=()), kinds, problems))
     written = list(salvaged_documents(paths, problems))
     _refuse_half_manifests(written, problems)

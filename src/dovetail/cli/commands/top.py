@@ -14,9 +14,9 @@ from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import be_silent, print_data, without_cycle_search, working
 from dovetail.cli.common.process import fail
+from dovetail.cli.common.replacements import assessed
 from dovetail.cli.common.sources import ClusterInput, read_cluster
 from dovetail.rules.budgets import BudgetSemantics
-from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast, machines_of
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def command(*, common: CommonOptions, once: bool, filter_: str, reading: BudgetS
     if common.output != "table":
         _print_data(common, ahead, reading)
     elif once or not _has_screen():
-        asyncio.run(_print(_dumped(common, common.at), common, view, reading))
+        asyncio.run(_print(_dumped(common, common.at, reading), common, view, reading))
     elif frozen and not common.paths:
         fail("--at is for files or --once: time cannot stand still in a live cluster")
     else:
-        source = _dumped(common, common.at if frozen else None) if common.paths else None
+        source = _dumped(common, common.at if frozen else None, reading) if common.paths else None
         try:
             asyncio.run(_show(source, common, view, reading))
         except KeyboardInterrupt:
@@ -84,14 +84,17 @@ def _print_data(common: CommonOptions, ahead: int, reading: BudgetSemantics) -> 
     read = _read(common)
     end = common.at + timedelta(seconds=ahead)
     machines = machines_of(read.documents)
-    found = forecast(assess(read.snapshot, common.at, reading), end, machines=machines, problems=read.problems)
+    assessment = assessed(read, common.source, common.at, reading)
+    found = forecast(assessment, end, machines=machines, problems=read.problems)
     print_data(found, common.output)
 
 
-def _dumped(common: CommonOptions, at: datetime | None) -> "FileSource":
+def _dumped(common: CommonOptions, at: datetime | None, reading: BudgetSemantics) -> "FileSource":
     from dovetail.cli.common.board_sources import dumped  # noqa: PLC0415  (see above)
 
-    return dumped(common.source, _read(common), at)
+    read = _read(common)
+    with working("judging …"), without_cycle_search():
+        return dumped(common.source, read, at, reading)
 
 
 async def _print(source: "FileSource", common: CommonOptions, view: "ViewState", reading: BudgetSemantics) -> None:

@@ -6,12 +6,15 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final
 
+from dovetail.cli.common.contexts import cluster_title
 from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.output import working
 from dovetail.cli.common.process import fail
+from dovetail.cli.common.replacements import found_replacements
 from dovetail.cli.common.sources import ClusterInput
 from dovetail.kube import KubeConfigError, connect
 from dovetail.ports import NODES, ApiError
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.clock import SystemClock
 from dovetail.views.forecast.assembly import machines_of
 from dovetail.web.sources import FileSource, LiveSource
@@ -19,16 +22,19 @@ from dovetail.web.sources import FileSource, LiveSource
 FIRST_LISTS_SECONDS: Final = 15.0
 
 
-def dumped(source: ClusterSource, read: ClusterInput, at: datetime | None) -> FileSource:
+def dumped(source: ClusterSource, read: ClusterInput, at: datetime | None, reading: BudgetSemantics) -> FileSource:
     """The cluster that was read; with `at`, time stands still there."""
+    clock = SystemClock()
+    replacements = found_replacements(read, source, clock.now() if at is None else at, reading)
     return FileSource(
         read.snapshot,
-        SystemClock(),
-        title=", ".join(source.paths) or source.context or "live cluster",
+        clock,
+        title=cluster_title(source),
         asking=source.asking(at),
         at=at,
         machines=machines_of(read.documents),
         problems=read.problems,
+        replacements=replacements,
     )
 
 
@@ -42,7 +48,7 @@ async def followed(source: ClusterSource) -> AsyncIterator[LiveSource]:
                     await api.list(NODES, limit=1)
                 except ApiError as error:
                     fail(f"the cluster cannot be reached, or its nodes cannot be listed: {error}", code=3)
-            live = LiveSource(api, SystemClock(), title=source.context or "live cluster", asking=source.asking())
+            live = LiveSource(api, SystemClock(), title=cluster_title(source), asking=source.asking())
             async with asyncio.TaskGroup() as following:
                 tasks = [following.create_task(each.run(), name=each.name) for each in live.reflectors]
                 with working("reading …"):

@@ -3,14 +3,14 @@
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
-from dovetail.api.documents import Document, InputError, read_documents
+from dovetail.api.documents import InputError
 from dovetail.cli.common.process import fail
 
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -34,13 +34,6 @@ class TruncatedInput(InputError):
         self.data = b""
 
 
-def documents_of(paths: Sequence[str]) -> Iterator[Document]:
-    """The documents of all files in order; of a directory, all manifests in and below it. Raises InputError."""
-    for path in paths:
-        for file in files_of(path):
-            yield from read_documents(read_file(file), label_of(file))
-
-
 def files_of(path: str) -> list[str]:
     """The file itself, or the manifests of the directory. Raises InputError."""
     if path == "-" or not Path(path).is_dir() or not path:
@@ -54,7 +47,7 @@ def files_of(path: str) -> list[str]:
             continue
         seen.add(real)
         folders.sort()
-        found += [str(Path(folder, file)) for file in files if _is_manifest(file)]
+        found += [str(Path(folder, file)) for file in files if is_manifest(file)]
     if not found:
         raise InputError(label_of(path), "the directory has no .yaml, .yml or .json file")
     for file in found:
@@ -63,7 +56,8 @@ def files_of(path: str) -> list[str]:
     return sorted(found)
 
 
-def _is_manifest(file: str) -> bool:
+def is_manifest(file: str) -> bool:
+    """Whether the name is that of a YAML or JSON file, packed or not."""
     return Path(file.lower().removesuffix(".gz")).suffix in _SUFFIXES
 
 

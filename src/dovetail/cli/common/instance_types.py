@@ -6,13 +6,17 @@ from typing import Final
 import click
 
 from dovetail.api.documents import InputError
+from dovetail.cli.common.completion import complete_files
 from dovetail.cli.common.files import read_file
 from dovetail.cli.common.process import fail
 from dovetail.model.instance_types import InstanceType
 from dovetail.providers.catalogue import read_catalogue
 
 INSTANCE_TYPES: Final = click.option(
-    "--instance-types", metavar="FILE", help="A JSON file of instance types, instead of the built-in ones."
+    "--instance-types",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="A JSON file of instance types, instead of the built-in ones.",
 )
 
 

@@ -1,6 +1,7 @@
 """Finds the objects that `KIND/NAME` on the command line names."""
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import TypeVar
 
 from dovetail.cli.common.process import fail
@@ -19,25 +20,63 @@ def refs_of(node: NodeView | NodeForecast) -> tuple[Ref, Ref]:
 _KINDS = {
     **dict.fromkeys(["pod", "pods", "po"], "pod"),
     **dict.fromkeys(["node", "nodes", "no"], "node"),
-    **dict.fromkeys(["nodeclaim", "nodeclaims"], "nodeclaim"),
-    **dict.fromkeys(["nodepool", "nodepools"], "nodepool"),
+    **dict.fromkeys(["nodeclaim", "nodeclaims", "nc"], "nodeclaim"),
+    **dict.fromkeys(["nodepool", "nodepools", "np"], "nodepool"),
 }
+_WORKLOADS = {
+    **dict.fromkeys(["deployment", "deployments", "deploy"], "deployment"),
+    **dict.fromkeys(["statefulset", "statefulsets", "sts"], "statefulset"),
+    **dict.fromkeys(["daemonset", "daemonsets", "ds"], "daemonset"),
+    **dict.fromkeys(["replicaset", "replicasets", "rs"], "replicaset"),
+    **dict.fromkeys(["job", "jobs"], "job"),
+}
+_NAMESPACED = {"pod", *_WORKLOADS.values()}
 
 
-def named_objects(known: Mapping[str, T], texts: Iterable[str], namespace: str) -> list[T]:
-    """Those of the known objects, by `kind/name`, that the texts name. Ends the program if there is no such object."""
+def named_workloads(texts: Iterable[str]) -> set[str]:
+    """The kinds of workloads that the texts name, in lower case."""
+    kinds = (text.partition("/")[0].lower() for text in texts if "/" in text)
+    return {_WORKLOADS[kind] for kind in kinds if kind in _WORKLOADS}
+
+
+def named_objects(known: Mapping[str, T], texts: Iterable[str], namespace: str, *, workloads: bool = False) -> list[T]:
+    """Those of the known objects, by `kind/name`, that the texts name. Ends the program if there is no such object.
+
+    A name alone is enough if only one object has it. `workloads`: they may be named, too.
+    """
+    kinds = {**_KINDS, **_WORKLOADS} if workloads else _KINDS
     named = []
     for text in texts:
-        key = _object_key(text, namespace)
+        key = _object_key(known, text, namespace, kinds)
         if key not in known:
-            fail(f"{text}: not found in the input, which holds no {key}")
+            fail(f"{key} is not in the input{_suggestion(known, key)}")
         named.append(known[key])
     return named
 
 
-def _object_key(text: str, namespace: str) -> str:
+def _object_key(known: Mapping[str, T], text: str, namespace: str, kinds: Mapping[str, str]) -> str:
     kind, _, name = text.partition("/")
-    known = _KINDS.get(kind.lower())
-    if known is None or not name:
-        fail(f"{text}: want KIND/NAME with a kind of pod, node, nodeclaim or nodepool, such as pod/shop/cart-0")
-    return f"{known}/{namespace}/{name}" if known == "pod" and "/" not in name else f"{known}/{name}"
+    kind_ = kinds.get(kind.lower())
+    *first, last = dict.fromkeys(kinds.values())
+    wanted = f"{text}: want KIND/NAME with a kind of {', '.join(first)} or {last}"
+    if kind_ is None and not name:
+        found = [key for key in known if key.rpartition("/")[2] == text]
+        # A node and its NodeClaim are one object here.
+        if found and all(known[key] is known[found[0]] for key in found):
+            return found[0]
+        which = f", one of {', '.join(sorted(found)[:5])}" if found else ", such as pod/shop/cart-0"
+        close = "" if found else _suggestion(known, text)
+        fail(f"{wanted}{close or which}")
+    if kind_ is None or not name:
+        fail(f"{wanted}, such as pod/shop/cart-0")
+    return f"{kind_}/{namespace}/{name}" if kind_ in _NAMESPACED and "/" not in name else f"{kind_}/{name}"
+
+
+def _suggestion(known: Mapping[str, T], key: str) -> str:
+    """Objects of this name elsewhere, or of a similar name."""
+    name = key.rpartition("/")[2]
+    names: dict[str, list[str]] = {}
+    for each in known:
+        names.setdefault(each.rpartition("/")[2], []).append(each)
+    close = [each for found in get_close_matches(name, names, n=3, cutoff=0.75) for each in names[found]]
+    return f"; did you mean {' or '.join(sorted(close)[:3])}?" if close else ""

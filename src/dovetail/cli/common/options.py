@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from dovetail.cli.common.completion import complete_contexts, complete_files
 from dovetail.cli.common.process import fail
 from dovetail.rules.budgets import BudgetSemantics
 from dovetail.values.duration import DAY, DurationError, add, parse_span, shown
@@ -118,14 +119,21 @@ FILES = click.option(
     "paths",
     multiple=True,
     metavar="PATH",
+    shell_complete=complete_files,
     help="A file, a directory, or - for standard input; YAML or JSON. Can be repeated.",
 )
 KUBECONFIG = click.option(
     "--kubeconfig",
     metavar="FILE",
+    shell_complete=complete_files,
     help="The kubeconfig of the cluster. By default KUBECONFIG, the pod's own cluster in a pod, or ~/.kube/config.",
 )
-CONTEXT = click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default the current one.")
+CONTEXT = click.option(
+    "--context",
+    metavar="NAME",
+    shell_complete=complete_contexts,
+    help="The context of the kubeconfig; by default the current one.",
+)
 READINGS = click.Choice([reading.value for reading in BudgetSemantics])
 READINGS_HELP = (
     "Whether a budget without reasons applies only to reasons that no active budget names, or to all of them."

@@ -5,14 +5,17 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, tzinfo
+from typing import TextIO
 
 import click
 import msgspec
 import yaml
 
+from dovetail.cli.common.counting import SILENT_SECONDS
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import is_printable, json_escaped, plain
 from dovetail.values.timestamp import TimeError, format_time, parse_time, relative
@@ -22,10 +25,10 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "b
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z")
 
 
-def print_answer(data: msgspec.Struct, output: str, lines: Callable[[], Sequence[str]]) -> None:
-    """Print these lines for people, or the data as JSON or YAML."""
+def print_answer(data: msgspec.Struct, output: str, lines: Callable[[], Sequence[str]], *, heading: str = "") -> None:
+    """Print these lines for people, below the heading if there is one, or the data as JSON or YAML."""
     if output == "table":
-        print_lines(lines())
+        print_lines([heading, *lines()] if heading else lines())
     else:
         print_data(data, output)
 
@@ -163,11 +166,11 @@ def problem_lines(problems: Sequence[Finding], times: Times) -> list[str]:
     """Two or three lines for each problem: the object, what is wrong, and what to write instead."""
     lines = []
     for problem in problems:
-        severity = click.style(f"{problem.severity.value:<8}", fg=_COLOURS[problem.severity])
-        place = f"{plain(str(problem.object))}  {plain(problem.field)}"
-        lines.append(
-            f"{severity}{click.style(place, bold=True)}" + (f"  {plain(problem.file)}" if problem.file else "")
-        )
+        place = "  ".join(filter(None, (plain(str(problem.object)), plain(problem.field))))
+        parts = (click.style(place, bold=True) if place else "", plain(problem.file))
+        rest = "  ".join(filter(None, parts))
+        severity = f"{problem.severity.value:<8}" if rest else problem.severity.value
+        lines.append(click.style(severity, fg=_COLOURS[problem.severity]) + rest)
         lines.append(f"        {plain(problem.rule)}: {times.localised(plain(str(problem.message)))}")
         if problem.remedy:
             lines.append(f"        → {plain(problem.remedy)}")
@@ -183,9 +186,15 @@ def be_silent() -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on a terminal that something takes a while."""
+    """Show that something takes a while: at once on a terminal, else by one line after two seconds."""
     if not sys.stderr.isatty():
-        yield
+        late = threading.Timer(SILENT_SECONDS, _say, (what, sys.stderr))
+        late.daemon = True
+        late.start()
+        try:
+            yield
+        finally:
+            late.cancel()
         return
     from rich.console import Console  # noqa: PLC0415  (it takes long to import, and most calls need it not)
 
@@ -193,11 +202,18 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
+def _say(what: str, stream: TextIO) -> None:
+    with suppress(OSError, ValueError):  # whoever reads it may be gone
+        stream.write(f"dovetail: {what}\n")
+        stream.flush()
+
+
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """Yields a function that takes the share that is done. Shown on a terminal only."""
+    """Yields a function that takes the share that is done. Without a terminal, one line says that it takes a while."""
     if not sys.stderr.isatty():
-        yield lambda _: None
+        with working(f"{what} …"):
+            yield lambda _: None
         return
     from rich.console import Console  # noqa: PLC0415  (it takes long to import, and most calls need it not)
     from rich.progress import Progress  # noqa: PLC0415

@@ -1,11 +1,13 @@
 """The kinds that commands read from a cluster, and what is unknown without each."""
 
+from collections.abc import Container
 from typing import Any, Final
 
 import msgspec
 
 from dovetail import ports
 from dovetail.ports import Resource
+from dovetail.scheduling.default_spread import SchedulerProfiles
 
 RawKind = Resource[msgspec.Raw]
 
@@ -64,4 +66,19 @@ WORKLOAD_KINDS: Final = (
     ),
 )
 
-ALL_KINDS: Final = (*RULE_KINDS, *PLACING_KINDS, *WORKLOAD_KINDS)
+_SERVICES: Final = _kind(ports.SERVICES, "default spread constraints of pods of a Service are unknown")
+
+ALL_KINDS: Final = (*RULE_KINDS, *PLACING_KINDS, *WORKLOAD_KINDS, _SERVICES)
+
+
+def workload_kinds(kinds: Container[str]) -> tuple[ReadKind, ...]:
+    """Those of these kinds of workloads, which are in lower case."""
+    return tuple(kind for kind in (*PLACING_KINDS, *WORKLOAD_KINDS) if kind.resource.kind.lower() in kinds)
+
+
+def spread_kinds(profiles: SchedulerProfiles | None) -> tuple[ReadKind, ...]:
+    """What default spread constraints select pods by, if the scheduler has any."""
+    if profiles is None or not profiles.any_constraints:
+        return ()
+    owners = (kind for kind in WORKLOAD_KINDS if kind.resource.kind in ("ReplicaSet", "StatefulSet"))
+    return (_SERVICES, *owners)

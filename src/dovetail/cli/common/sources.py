@@ -1,10 +1,13 @@
 """Reads the cluster from files, or from a live cluster."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from dovetail.api.documents import Document
+from dovetail.api.documents import Document, decode
+from dovetail.api.objects import KINDS_WITH_PODS, ApiObject
+from dovetail.api.recorded import PODS_NOT_RECORDED
+from dovetail.api.schema import SchemaViolation
 from dovetail.cli.common.live import live_documents
 from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.read_kinds import ALL_KINDS, RULE_KINDS, ReadKind
@@ -14,10 +17,11 @@ from dovetail.model.intake import take_in
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 
-_KNOWN: Final = frozenset((kind.resource.api_version, kind.resource.kind) for kind in ALL_KINDS)
+_KNOWN: Final = KINDS_WITH_PODS.union((kind.resource.api_version, kind.resource.kind) for kind in ALL_KINDS)
 # Rules that `read_scenario` reports in other words.
 _TOLD_BY_SCENARIOS: Final = frozenset(("DuplicateObject", "NotRead", "OldApiVersion", "NoNodePools"))
 _DUMP: Final = "kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml"
+_NODES_NAMED: Final = 10
 _OF_RULES: Final = frozenset(kind.resource.kind for kind in RULE_KINDS)
 
 
@@ -49,15 +53,23 @@ def read_cluster(source: ClusterSource, *, also: Sequence[ReadKind] = ()) -> Clu
 
 def understood(documents: list[Document], problems: Sequence[Finding]) -> ClusterInput:
     """The cluster in these documents; `problems`: of reading them."""
-    snapshot, odd, unreadable = take_in(document for document in documents if _is_for_rules(document))
+    snapshot, odd, unreadable = take_in((each for each in documents if _is_for_rules(each)), _field_remedy)
     if unreadable:
         documents = [document for document in documents if document not in unreadable]
-    return ClusterInput(snapshot, [*problems, *odd, *_missing_parts(snapshot)], documents)
+    missing = (*_missing_parts(snapshot), *_pods_not_recorded(documents))
+    return ClusterInput(snapshot, [*problems, *odd, *missing], documents)
 
 
 def cluster_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: list[Finding]) -> Iterator[Document]:
     """All documents of the files, or the objects of these kinds in the live cluster if there are no files."""
     return salvaged_documents(source.paths, problems) if source.paths else live_documents(source, kinds, problems)
+
+
+def _field_remedy(kind: str, value: Mapping[str, Any], violation: SchemaViolation) -> str:
+    """The remedy of `lint`."""
+    from dovetail.views.lint.pools import field_remedy  # noqa: PLC0415  (most inputs need it not)
+
+    return field_remedy(kind, value, violation)
 
 
 def _is_for_rules(document: Document) -> bool:
@@ -71,6 +83,23 @@ def _missing_parts(snapshot: Snapshot) -> list[Finding]:
         return [_NO_POOLS]
     nodes = Counter(member.pool for member in snapshot.nodes if member.pool and member.pool not in snapshot.pools)
     return [_pool_missing(pool, count) for pool, count in sorted(nodes.items())]
+
+
+def _pods_not_recorded(documents: Iterable[Document]) -> Iterator[Finding]:
+    """A problem if the dump is of some namespaces only."""
+    metas = (decode(document, ApiObject).metadata for document in documents if document.kind == "Node")
+    found = sorted(meta.name for meta in metas if PODS_NOT_RECORDED in meta.annotations)
+    if found:
+        more = f" and {len(found) - _NODES_NAMED} more" if len(found) > _NODES_NAMED else ""
+        yield Finding(
+            severity=Severity.WARNING,
+            rule="PodsNotRecorded",
+            object=Ref("Node"),
+            field=f"metadata.annotations[{PODS_NOT_RECORDED}]",
+            message="the dump is of some namespaces only. These nodes have pods of other namespaces, which may block "
+            f"them although they look free: {', '.join(found[:_NODES_NAMED])}{more}",
+            remedy="record all namespaces: dovetail record without -n",
+        )
 
 
 _NO_POOLS = Finding(

@@ -13,7 +13,7 @@ from dovetail.sim.scenarios.reading import Scenario
 from dovetail.values.foreign_text import plain
 from dovetail.views.forecast.assembly import machine_of
 from dovetail.views.simulation.report import SimulationReport
-from dovetail.web.sources import PushedSource, decided
+from dovetail.web.sources import PushedSource, decided, saved
 
 _DECISIONS: Final = 50
 _HAPPENED: Final = 14
@@ -67,6 +67,8 @@ class Player:
             play.cluster.records()(),
             decisions=[decided(past) for past in reversed(list(play.disruption.history)[-_DECISIONS:])],
             left_alone=dict(play.disruption.left_alone),
+            replacements=play.disruption.not_replaced,
+            savings=saved(play.disruption.accounts, play.now),
             machines={node.metadata.name: machine_of(node) for node in play.cluster.nodes.values()},
             pace=self._pace.speed_now,
         )

@@ -92,8 +92,6 @@ async def run(options: RunOptions) -> None:
         stop = asyncio.Event()
         _stop_on_signals(stop)
         log.info("starting", extra={"version": __version__, "dry-run": options.dry_run})
-        if options.scheduler_config.pod_topology_spread.default_constraints:
-            log.warning("--scheduler-config ignored: default constraints are not applied to pods yet")
         settling = asyncio.create_task(_settle(made.cluster), name="settle")
         try:
             await made.manager.run(stop)
@@ -180,7 +178,14 @@ def _assembled(options: RunOptions, connection: _ClusterConnection, missing: tup
     metrics = Metrics(CollectorRegistry())
     provider = ObservedKwok(api, clock, metrics, types=options.instance_types)
     failures = Failures(tolerated=True, seed=seed)
-    cluster = WatchedCluster(api, clock, provider.node_classes, seed=seed, failures=failures)
+    cluster = WatchedCluster(
+        api,
+        clock,
+        provider.node_classes,
+        seed=seed,
+        failures=failures,
+        scheduler_profiles=options.scheduler_config.profiles,
+    )
     recorder = EventRecorder(api, clock, instance=connection.identity, seed=seed)
     clearance = partial(
         wait_until_alone,
@@ -224,6 +229,7 @@ def _assembled(options: RunOptions, connection: _ClusterConnection, missing: tup
         reading=options.budget_reading,
         objects_too=not options.disable_cluster_state_observability,
         prices=prices,
+        not_replaced=lambda: disruption.not_replaced,
     )
     metrics.registry.register(state)
     metrics.leader.labels(options.leader_election_name).set_function(lambda: float(manager.is_leader))

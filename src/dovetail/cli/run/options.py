@@ -13,14 +13,13 @@ import msgspec
 from dovetail.api import names
 from dovetail.cli.common.instance_types import read_instance_types
 from dovetail.cli.common.options import CONTEXT, KUBECONFIG, READINGS, READINGS_HELP
+from dovetail.cli.common.scheduler_config import HELP, SchedulerConfig, read_scheduler_config
 from dovetail.cli.run.values import (
     ConvertedParam,
-    SchedulerConfig,
     boolean,
     paths,
     positive_seconds,
     read_gates,
-    read_scheduler_config,
 )
 from dovetail.controllers.assembly import FeatureGates
 from dovetail.model.instance_types import InstanceType
@@ -200,7 +199,7 @@ _DECIDING: Final = [
         "scheduler-config",
         ConvertedParam("config", read_scheduler_config),
         "",
-        "YAML or JSON with podTopologySpread.defaultConstraints, as in the configuration of the scheduler.",
+        HELP,
     ),
 ]
 

@@ -1,13 +1,10 @@
 """Reads the values of options of `dovetail run`. A bad value raises ValueError with a message for people."""
 
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import click
-import msgspec
-import yaml
 
-from dovetail.api.decode_errors import explain_refusal
 from dovetail.controllers.assembly import FeatureGates
 from dovetail.values.duration import SECOND, parse_duration, shown
 
@@ -19,24 +16,6 @@ _GATES: Final = {
 UNSUPPORTED_GATES: Final = ("NodeOverlay", "CapacityBuffer")
 # Karpenter's charts set it. It is about offerings, which are used as the provider reports them.
 _ALWAYS_ON: Final = "ReservedCapacity"
-
-
-class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A topology spread constraint for pods that have none."""
-
-    max_skew: int
-    topology_key: str
-    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
-
-
-class PodTopologySpread(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    default_constraints: tuple[SpreadConstraint, ...] = ()
-
-
-class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The part of the scheduler's configuration that a scheduling simulation needs."""
-
-    pod_topology_spread: PodTopologySpread = PodTopologySpread()
 
 
 class ConvertedParam(click.ParamType[Any]):
@@ -86,16 +65,3 @@ def read_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
     known = {_GATES[name]: value for name, value in asked.items() if name in _GATES}
     strange = {name: value for name, value in asked.items() if name not in _GATES and name != _ALWAYS_ON}
     return FeatureGates(**known), tuple(name for name, on in strange.items() if on or name not in UNSUPPORTED_GATES)
-
-
-def read_scheduler_config(text: str) -> SchedulerConfig:
-    """YAML or JSON; unknown fields are refused."""
-    if not text.strip():
-        return SchedulerConfig()
-    try:
-        return msgspec.convert(yaml.load(text, Loader=yaml.CSafeLoader), SchedulerConfig)
-    except yaml.YAMLError as error:
-        raise ValueError(f"not YAML: {' '.join(str(error).split())}") from None
-    except msgspec.ValidationError as error:
-        field, words = explain_refusal(error)
-        raise ValueError(f"{field or 'the configuration'}: {words}") from None

@@ -1,44 +1,135 @@
 """Shows an explanation as lines: nodes, protected pods, budgets, changes and problems."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 
 import click
 from msgspec import UNSET
 
-from dovetail.cli.common.output import Times, problem_lines, sections, table
+from dovetail.cli.common.output import Times, count, problem_lines, sections, table
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
+from dovetail.views.explain.answers import NodeStanding
+from dovetail.views.explain.data import AnswerView
+from dovetail.views.explain.pending import PendingView
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, ReasonView, VerdictView
+from dovetail.views.explain.workloads import WorkloadView
 
 # In one line; JSON has all.
 _MOST_TURNS = 6
+_STANDINGS = {
+    NodeStanding.STUCK: "stuck",
+    NodeStanding.WAITING: "waiting",
+    "leaving": "leaving",
+    NodeStanding.FREE: "may go now",
+    NodeStanding.STEADY: "without a reason to go",
+}
 
 
-def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
-    """The whole explanation. Verbose shows every rule that was checked, quiet only what is blocked."""
-    text = _ExplainText(times, verbose=verbose, quiet=quiet)
+def explanation_lines(
+    explanation: Explanation,
+    times: Times,
+    *,
+    verbose: bool,
+    quiet: bool,
+    named: bool = False,
+    namespace: str | None = None,
+) -> list[str]:
+    """The whole explanation. Verbose shows every rule that was checked, quiet only what is blocked.
+
+    `named`: it is about objects that the user has named. Their answers come first, and the rules about reasons that
+    they have. `namespace`: it is about the pods of this namespace, which come first, and about their nodes.
+    """
+    text = _ExplainText(times, verbose=verbose, quiet=quiet, named=named)
+    nodes, pods = explanation.nodes, explanation.pods
+    of_namespace: list[str] = []
+    if namespace is not None:
+        on = {pod.node for pod in pods}
+        nodes = tuple(node for node in nodes if node.name in on)
+        of_namespace = text.pod_table(pods) or [f"there are no pods in namespace {plain(namespace)}"]
+    workloads = explanation.workloads or ()
+    owned = {(each.namespace, name) for each in workloads for name in each.pods}
+    if not verbose:
+        pods = tuple(pod for pod in pods if (pod.namespace, pod.name) not in owned)
     bodies = {
-        "Nodes": text.nodes(explanation.nodes),
-        "Pods": text.pods(explanation.pods, {node.name for node in explanation.nodes}),
+        f"Pods of {plain(namespace or '')}": of_namespace,
+        **{f"Pods of {_named(each)}": text.pods_of(each, explanation.pods) for each in workloads},
+        "Nodes": text.nodes(nodes),
+        "Pods": [] if of_namespace and not verbose else text.pods(pods, {node.name for node in nodes}),
         "Budgets": text.pools(explanation.nodepools),
         "Changes": text.changes(explanation),
         "Problems": [] if quiet else problem_lines(explanation.problems, times),
     }
     lines = [f"At {times.stamp(explanation.at)}"]
-    if not (explanation.nodes or explanation.pods or explanation.nodepools):
+    if named:
+        lines += [text.workload(each, explanation.pods) for each in workloads]
+        for node in explanation.nodes:
+            lines += ["", *text.answer(node)]
+    elif nodes and namespace is None:
+        lines += text.summary(nodes)
+    if not (explanation.nodes or explanation.pods or explanation.nodepools or workloads):
         lines.append("The input has no Node, NodeClaim, NodePool or Pod, so there is nothing to explain.")
         lines.append("To check manifests before they are applied, use `dovetail lint`.")
     return lines + sections(bodies)
 
 
+def answer_lines(node: NodeView, times: Times) -> list[str]:
+    """The answer for the node in one sentence, and the next step."""
+    return _ExplainText(times, verbose=False, quiet=False, named=True).answer(node)
+
+
 class _ExplainText:
-    def __init__(self, times: Times, *, verbose: bool, quiet: bool) -> None:
+    def __init__(self, times: Times, *, verbose: bool, quiet: bool, named: bool) -> None:
         self.times = times
         self.verbose = verbose
         self.quiet = quiet
+        self.named = named
+
+    def summary(self, nodes: tuple[NodeView, ...]) -> list[str]:
+        """How many nodes are leaving, free, waiting or stuck, and which rules block most of them."""
+        standings: Counter[str] = Counter()
+        rules: Counter[str] = Counter()
+        for node in nodes:
+            if node.answer is UNSET:
+                continue
+            is_stuck = node.answer.standing == NodeStanding.STUCK
+            standings["leaving" if node.state in IN_DISRUPTION and not is_stuck else node.answer.standing] += 1
+            if node.answer.rule and node.answer.standing in (NodeStanding.WAITING, NodeStanding.STUCK):
+                rules[node.answer.rule] += 1
+        counts = [f"{standings[standing]} {words}" for standing, words in _STANDINGS.items() if standings[standing]]
+        ordered = sorted(rules.items(), key=lambda each: (-each[1], each[0]))
+        most = ", ".join(f"{rule} {number}" for rule, number in ordered)
+        return [f"{count(len(nodes), 'node')}: {', '.join(counts)}", *([f"blocked most by: {most}"] if most else [])]
+
+    def answer(self, node: NodeView) -> list[str]:
+        """The answer for the node in one sentence, and the next step."""
+        assert node.answer is not UNSET
+        lines = [f"{click.style(plain(node.name), bold=True)} {self._sentence(node, node.answer)}"]
+        if node.answer.next_step:
+            lines.append(f"  → {plain(str(node.answer.next_step))}")
+        return lines
+
+    def _sentence(self, node: NodeView, answer: AnswerView) -> str:
+        cause = self.times.localised(plain(str(answer.cause)))
+        if answer.standing in (NodeStanding.FREE, NodeStanding.STEADY):
+            return click.style(cause, fg="green") if answer.standing == NodeStanding.FREE else cause
+        is_stuck, is_leaving = answer.standing == NodeStanding.STUCK, node.state in IN_DISRUPTION
+        state = "is stuck" if is_stuck else "is leaving" if is_leaving else "waits"
+        why = answer.reason or ""
+        if is_leaving:
+            why = f"{why + ', ' if why else ''}{node.state} {MEANING[NodeState(node.state)]}"
+        until = "" if answer.until is None or is_leaving else self._until(answer.until)
+        if answer.until is not None and self.times.stamp(answer.until) in cause:
+            until, cause = "", self._with_distance(cause, answer.until)
+        since = "" if answer.since is None else f" since {self.times.full(answer.since)}"
+        return f"{click.style(f'{state} ({why})', fg='red' if is_stuck else 'yellow')}{since}{until}: {cause}"
+
+    def _with_distance(self, text: str, at: datetime) -> str:
+        """The text with the distance from now after the first mention of the instant."""
+        return text.replace(self.times.stamp(at), self.times.full(at), 1)
 
     def nodes(self, nodes: tuple[NodeView, ...]) -> list[str]:
         shown = [node for node in nodes if not self.quiet or node.free_at != self.times.now]
@@ -72,21 +163,30 @@ class _ExplainText:
             return []
         if node.state in IN_DISRUPTION and not self.verbose:
             pods = next(verdict for verdict in node.reasons[0].verdicts if verdict.rule == Rule.PODS)
-            return [*(["  waits for"] if pods.blockers else []), *self._blockers(pods), *self._deletions(node)]
+            sentence = [] if self.named or node.answer is UNSET else [f"  {self._sentence(node, node.answer)}"]
+            waits = ["  waits for"] if pods.blockers else []
+            return [*sentence, *waits, *self._blockers(pods), *self._deletions(node)]
         # Most reasons are blocked by the same rules, so each blocker is shown once.
         lines: list[str] = []
+        if (
+            not self.named
+            and node.answer is not UNSET
+            and node.answer.standing in (NodeStanding.WAITING, NodeStanding.STUCK)
+        ):
+            lines.append(f"  {self._sentence(node, node.answer)}")
         shown_verdicts: set[str] = set()
-        for reason in node.reasons:
+        for reason in sorted(node.reasons, key=lambda reason: not reason.wanted):
+            every = self.verbose or (self.named and reason.wanted)
             shown = [
                 verdict
                 for verdict in reason.verdicts
-                if self.verbose or not verdict.allowed or (reason.wanted and verdict.blockers)
+                if every or not verdict.allowed or (reason.wanted and verdict.blockers)
             ]
             if not shown and not reason.wanted:
                 continue
             lines.append(f"  {self._reason(reason)}")
-            for verdict in shown:
-                text = f"    {self._verdict(verdict)}"
+            for rules, verdict in _alike(shown):
+                text = f"    {self._verdict(verdict, rules)}"
                 if text not in shown_verdicts:
                     lines += [text, *self._blockers(verdict)]
                     shown_verdicts.add(text)
@@ -99,7 +199,7 @@ class _ExplainText:
         if not node.forced_deletions:
             return []
         return [
-            f"  ends by force {self.times.full(node.deadline)}; pods still there are deleted",
+            f"  forced removal {self.times.full(node.deadline)}: pods still there are deleted",
             *(
                 f"      {plain(str(each.pod))}  {self.times.full(each.at)}, with {each.grace_seconds}s of grace"
                 for each in node.forced_deletions
@@ -114,36 +214,78 @@ class _ExplainText:
         return f"{reason.reason}: {wanted}" + _coloured(self._blocked(f"blocked by {by}", reason.until), good=False)
 
     def _blocked(self, word: str, until: datetime | None) -> str:
-        return word + (self._until(until) or "; time alone does not change that")
+        return word + (self._until(until) or ", with no end date")
 
     def _until(self, until: datetime | None) -> str:
         return "" if until is None else f" until {self.times.full(until)}"
 
-    def _verdict(self, verdict: VerdictView) -> str:
+    def _verdict(self, verdict: VerdictView, rules: str = "") -> str:
         mark = _coloured("✓" if verdict.allowed else "✗", good=verdict.allowed)
         message = self.times.localised(plain(verdict.message))
         # Most messages name their instant; it is added to the others.
         stamp = None if verdict.until is None else self.times.stamp(verdict.until)
-        if stamp is None:
-            return f"{mark} {verdict.rule}: {message}"
-        if stamp in message:
-            return f"{mark} {verdict.rule}: {message} ({self.times.distance(verdict.until)})"
-        return f"{mark} {verdict.rule}: {message};{self._until(verdict.until)}"
+        if verdict.until is not None and stamp is not None and stamp in message:
+            return f"{mark} {rules or verdict.rule}: {self._with_distance(message, verdict.until)}"
+        return f"{mark} {rules or verdict.rule}: {message}{';' if stamp else ''}{self._until(verdict.until)}"
 
     def pods(self, pods: tuple[PodView, ...], shown_nodes: set[str]) -> list[str]:
-        """Protected pods that are not shown with a node above; verbose: all pods."""
+        """Protected pods that are not shown with a node above; all pods if verbose, or if they are named."""
         lines = []
+        every = self.verbose or self.named
         for pod in pods:
-            if not self.verbose and (pod.allowed or pod.node in shown_nodes):
+            if not every and (pod.allowed or pod.node in shown_nodes):
                 continue
             name = click.style(f"{plain(pod.namespace)}/{plain(pod.name)}", bold=True)
             node = f"on {plain(pod.node)}" if pod.node else "on no node"
             state = (
                 f"can be disrupted{self._until(pod.until)}" if pod.allowed else self._blocked("protected", pod.until)
             )
-            lines.append(f"{name} {node}: {_coloured(state, good=pod.allowed)}")
-            lines += [f"  {self._verdict(verdict)}" for verdict in pod.verdicts if self.verbose or not verdict.allowed]
+            forced = "" if pod.forced_at is UNSET else f"; deleted by force {self.times.full(pod.forced_at)}"
+            lines.append(f"{name} {node}: {_coloured(state, good=pod.allowed)}{forced}")
+            if pod.pending is not UNSET:
+                lines.append(f"  pending: {self._pending(pod.pending)}")
+            lines += [f"  {self._verdict(verdict)}" for verdict in pod.verdicts if every or not verdict.allowed]
         return lines
+
+    def _pending(self, pending: PendingView) -> str:
+        cause = self.times.localised(plain(pending.cause))
+        return cause if pending.until is None else self._with_distance(cause, pending.until)
+
+    def workload(self, workload: WorkloadView, pods: tuple[PodView, ...]) -> str:
+        """How many pods it has, how many are protected, and what is missing."""
+        own = _pods_of(workload, pods)
+        protected = sum(not pod.allowed for pod in own)
+        of = "" if workload.replicas is None else f" of {workload.replicas}"
+        missing = "" if workload.known else f"; the {workload.kind} is not in the input, only its pods are"
+        state = _coloured(f"{protected} protected", good=not protected)
+        pods_ = f"{len(own)}{of} {'pod' if len(own) == 1 and not of else 'pods'}"
+        return f"{click.style(_named(workload), bold=True)}: {pods_}, {state}{missing}"
+
+    def pods_of(self, workload: WorkloadView, pods: tuple[PodView, ...]) -> list[str]:
+        return self.pod_table(_pods_of(workload, pods))
+
+    def pod_table(self, pods: tuple[PodView, ...]) -> list[str]:
+        """A line for each pod: whether it can be disrupted, until when, and what protects it."""
+        shown = [pod for pod in pods if not (self.quiet and pod.allowed)]
+        rows = [["POD", "NODE", "DISRUPTION", "UNTIL", "FORCED", "BLOCKS", "WHY"]]
+        for pod in sorted(shown, key=lambda pod: (pod.allowed, pod.name)):
+            blocking = [
+                f"{each.rule}: {self.times.localised(plain(each.message))}" for each in pod.verdicts if not each.allowed
+            ]
+            if pod.pending is not UNSET:
+                blocking.insert(0, f"pending: {self._pending(pod.pending)}")
+            rows.append(
+                [
+                    plain(pod.name),
+                    plain(pod.node or "-"),
+                    _coloured("allowed" if pod.allowed else "protected", good=pod.allowed),
+                    self.times.distance(pod.until) or ("-" if pod.allowed else "no end"),
+                    "-" if pod.forced_at is UNSET else self.times.distance(pod.forced_at),
+                    "-" if pod.blocks is UNSET else ", ".join(pod.blocks),
+                    self.times.localised("; ".join(blocking)),
+                ]
+            )
+        return table(rows) if shown else []
 
     def changes(self, explanation: Explanation) -> list[str]:
         """A line for each node and pod whose answer changes within the span."""
@@ -194,6 +336,22 @@ class _ExplainText:
                 for budget in pool.budgets
             ]
         return table(rows) if pools else []
+
+
+def _pods_of(workload: WorkloadView, pods: tuple[PodView, ...]) -> tuple[PodView, ...]:
+    return tuple(pod for pod in pods if pod.namespace == workload.namespace and pod.name in workload.pods)
+
+
+def _named(workload: WorkloadView) -> str:
+    return plain(f"{workload.kind}/{workload.namespace}/{workload.name}")
+
+
+def _alike(verdicts: Sequence[VerdictView]) -> list[tuple[str, VerdictView]]:
+    """Rules that say the same, together."""
+    found: dict[tuple[str, bool], list[VerdictView]] = {}
+    for verdict in verdicts:
+        found.setdefault((verdict.message, verdict.allowed), []).append(verdict)
+    return [(", ".join(each.rule for each in alike), alike[0]) for alike in found.values()]
 
 
 def _coloured(text: str, *, good: bool) -> str:

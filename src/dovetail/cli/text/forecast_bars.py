@@ -19,7 +19,7 @@ MARKS = {
     ForecastEventType.GRACEFULLY_EXPIRES: "G",
     ForecastEventType.DISRUPTS: "D",
 }
-LEGEND = "· free  █ blocked  ▒ draining  E expires  G gracefully  D may go  F forced"
+LEGEND = "· free  █ blocked  ▒ draining  E expires  G graceful expiry  D may go  F forced"
 _QUARTER = timedelta(minutes=15)
 _DAY = timedelta(days=1)
 _STEPS = (1, 2, 3, 6, 12)  # hours

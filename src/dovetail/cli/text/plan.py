@@ -1,5 +1,6 @@
 """Shows a plan as lines."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import click
@@ -8,7 +9,12 @@ from dovetail.cli.common.output import Times, count, problem_lines, sections, ta
 from dovetail.values.foreign_text import plain
 from dovetail.views.plan import CommandView, MoveView, NewNodeView, NodeOutcome, NodeOutcomeView, PlanView, RemovalView
 
-_COLOURS = {NodeOutcome.GOES: "yellow", NodeOutcome.WAITS: "cyan", NodeOutcome.STAYS: "green"}
+_COLOURS = {
+    NodeOutcome.GOES: "yellow",
+    NodeOutcome.WAITS: "cyan",
+    NodeOutcome.LEAVING: "yellow",
+    NodeOutcome.STAYS: "green",
+}
 _PODS_NAMED = 8
 
 
@@ -40,12 +46,20 @@ class _PlanText:
     def summary(self, plan: PlanView) -> str:
         if plan.removals:
             return ""
+        fates = Counter(node.fate for node in plan.nodes)
+        named = {
+            NodeOutcome.WAITS: "wait",
+            NodeOutcome.LEAVING: "are leaving already",
+            NodeOutcome.STAYS: "stay",
+        }
+        others = ", ".join(f"{fates[fate]} {words}" for fate, words in named.items() if fates[fate])
+        rest = f"; of the other nodes {others}" if others else ""
         if not plan.commands:
-            return " nothing would be disrupted"
+            return f" nothing would be disrupted{rest}"
         nodes = sum(len(command.nodes) for command in plan.commands)
         saved = sum(command.savings_per_hour or 0.0 for command in plan.commands)
         saving = f", saving {_price(saved)}" if saved else ""
-        return f" {count(len(plan.commands), 'command')} would start, for {count(nodes, 'node')}{saving}"
+        return f" {count(len(plan.commands), 'command')} would start, for {count(nodes, 'node')}{saving}{rest}"
 
     def command(self, command: CommandView) -> list[str]:
         new = len(command.replacements)

@@ -75,7 +75,7 @@ def span_text(span: timedelta) -> str:
 
 
 def _figures(report: SimulationReport) -> list[str]:
-    nodes, pods, cost = report.nodes, report.pods, report.cost
+    nodes, pods, cost, saved = report.nodes, report.pods, report.cost, report.consolidation
     gone = ", ".join(f"{plain(reason)} {count}" for reason, count in nodes.terminated.items())
     rows = [
         (
@@ -90,6 +90,20 @@ def _figures(report: SimulationReport) -> list[str]:
         ),
         ("Cost", f"{cost.total:.2f} in total, per hour {cost.per_hour_start:.3f} → {cost.per_hour_end:.3f}"),
     ]
+    if saved.commands:
+        again, vain, unplanned = map(_bad, (saved.moved_again, saved.moved_in_vain, saved.unplanned))
+        rows += [
+            (
+                "Saved",
+                f"{saved.realised:.3f} of the promised {saved.promised:.3f} per hour, by {saved.commands} "
+                f"consolidations; {saved.given_up} given up",
+            ),
+            (
+                "Moved",
+                f"{saved.moved} pods for that, {saved.moved_per_day:g} a day, {again} again within an hour, {vain} in "
+                f"vain; unplanned nodes {unplanned}",
+            ),
+        ]
     return [f"{click.style(f'{name:<7}', bold=True)}{text}" for name, text in rows]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from dovetail.cli.common.output import Times, sections
-from dovetail.cli.text.explain import explanation_lines
+from dovetail.cli.text.explain import answer_lines, explanation_lines
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.values.foreign_text import plain
@@ -61,11 +61,9 @@ def _facts(details: NodeDetails, row: NodeRow, times: Times) -> Iterator[str]:
     for word, at in instants.items():
         if at is not None:
             yield f"{word}{times.full(at)}"
-    if row.stuck is not None:
-        reason, since = row.stuck
-        since_when = "" if since is None else f" since {times.full(datetime.fromtimestamp(since, UTC))}"
-        yield click.style(f"stuck:    {reason}{since_when}, but blocked", fg="red")
-    if details.left_alone:
+    if row.stuck is not None or row.waiting is not None:
+        yield from answer_lines(node, times)
+    elif details.left_alone:
         yield f"stays:    {times.localised(plain(str(details.left_alone)))}"
 
 

@@ -106,10 +106,11 @@ class NodeTable:
         return "now" if at <= self._seconds else relative(instant(at), instant(self._seconds)).removeprefix("in ")
 
     def _blocked_by(self, row: NodeRow) -> str:
-        """`PDB data/postgres +2`; `rules for Empty`: free, but not for the reason that it has."""
+        """`PDB data/postgres +2`; `budget (Drifted)`: free, but not for the reason that it has."""
         causes = causes_at(row, self._seconds)
         if not causes:
-            return "" if row.stuck is None or is_leaving(row) else f"rules for {row.stuck[0]}"
+            blocked = row.stuck or row.waiting
+            return "" if blocked is None or is_leaving(row) else f"{_SHORT.get(row.rule, row.rule)} ({blocked[0]})"
         rule, ref, workload, _ = causes[0]
         who = f" {workload or ref.path}" if ref.kind == "Pod" else ""
         more = f" +{len(causes) - 1}" if len(causes) > 1 else ""

@@ -1,7 +1,7 @@
 """Draws the pools: a line for each, with what its budgets allow and when that changes."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -17,14 +17,16 @@ _HEADINGS: Final = {"Underutilized": "Underutil."}
 Slots: TypeAlias = tuple[int, int, int, int, int]
 
 
-def pool_lines(pools: Sequence[PoolRow], times: Times, *, width: int, most: int) -> list[Text]:
-    """Slots in use, allowed/limit for each reason, and the next change."""
+def pool_lines(
+    pools: Sequence[PoolRow], nodes: Mapping[str, int], times: Times, *, width: int, most: int
+) -> list[Text]:
+    """Slots in use, allowed/limit for each reason, and the next change. `nodes`: how many are shown of each pool."""
     if not pools:
         return []
     reasons = list(dict.fromkeys(lane.reason for pool in pools for lane in pool.lanes))
     shown = pools if len(pools) <= most else pools[: max(0, most - 1)]
     rows = [["POOL", "NODES", "USED", *(_HEADINGS.get(reason, reason) for reason in reasons), "NEXT CHANGE"]]
-    rows += [_cells(pool, reasons, times) for pool in shown]
+    rows += [_cells(pool, nodes.get(pool.name, 0), reasons, times) for pool in shown]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     widths[0] = min(widths[0], max(8, width // 5))
     heading, *lines = [
@@ -35,14 +37,16 @@ def pool_lines(pools: Sequence[PoolRow], times: Times, *, width: int, most: int)
     return [heading, *lines, *([Text(f"… and {left_out} more pools", style="dim")] if left_out else [])]
 
 
-def _cells(pool: PoolRow, reasons: Sequence[str], times: Times) -> list[str]:
+def _cells(pool: PoolRow, nodes: int, reasons: Sequence[str], times: Times) -> list[str]:
+    """Nodes that are still starting do not count for budgets: `3+1`."""
     holding = {lane.reason: _slots(lane, times.now) for lane in pool.lanes}
     forceful = {lane.reason for lane in pool.lanes if lane.forceful}
     used = max((slots[2] for slots in holding.values()), default=0)
     left = [
         "forceful" if reason in forceful else _left(holding[reason]) if reason in holding else "-" for reason in reasons
     ]
-    return [plain(pool.name), str(pool.nodes), str(used), *left, _next_change(pool, times)]
+    starting = f"+{nodes - pool.nodes}" if nodes > pool.nodes else ""
+    return [plain(pool.name), f"{pool.nodes}{starting}", str(used), *left, _next_change(pool, times)]
 
 
 def _slots(lane: BudgetTimeline, now: datetime) -> Slots:

@@ -86,6 +86,7 @@ _IS: Final[dict[str, Callable[[NodeRow, int], bool]]] = {
     "blocked": lambda row, now: kind_at(row, now) is SpanKind.BLOCKED,
     "draining": lambda row, now: kind_at(row, now) is SpanKind.DRAINING or is_leaving(row),
     "stuck": lambda row, _: row.stuck is not None,
+    "waiting": lambda row, _: row.waiting is not None,
     "never": lambda row, _: is_never_free(row),
     "wanted": lambda row, _: bool(row.wanted),
     "free-soon": becomes_free,
@@ -142,7 +143,7 @@ def _rank(row: NodeRow, order: Order, now: int) -> tuple[int, int]:
 
 def _pressing(row: NodeRow, now: int) -> tuple[int, int]:
     """First drains that end by force, then nodes that are stuck, that expire or are forced out later, that are leaving,
-    that never become free by themselves, that are blocked, and last that are free."""
+    that wait, that never become free by themselves, that are blocked, and last that are free."""
     ends = comes(row, (*FORCEFUL, *EXPIRING), now)
     if ends is not None and is_leaving(row):
         return 0, ends
@@ -152,8 +153,10 @@ def _pressing(row: NodeRow, now: int) -> tuple[int, int]:
         return 2, ends
     if is_leaving(row):
         return 3, row.deadline or _LAST
+    if row.waiting is not None:
+        return 4, row.waiting[2] or _LAST
     free = free_at(row, now)
-    return (4, 0) if free is None else (5, free) if free > now else (6, 0)
+    return (5, 0) if free is None else (6, free) if free > now else (7, 0)
 
 
 def grouped(rows: Sequence[NodeRow]) -> list[tuple[str, list[NodeRow]]]:
@@ -168,10 +171,11 @@ def grouped(rows: Sequence[NodeRow]) -> list[tuple[str, list[NodeRow]]]:
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that are free now, stuck, or never free by themselves; and events of the next 24 hours."""
+    """Nodes that are free now, stuck, waiting, or never free by themselves; and events of the next 24 hours."""
 
     free: int
     stuck: int
+    waiting: int
     never: int
     become_free: int
     expire: int
@@ -183,6 +187,7 @@ def figures(rows: Sequence[NodeRow], now: int) -> Figures:
     return Figures(
         free=sum(kind_at(row, now) is SpanKind.FREE for row in rows),
         stuck=sum(row.stuck is not None for row in rows),
+        waiting=sum(row.waiting is not None for row in rows),
         never=sum(map(is_never_free, rows)),
         become_free=sum(becomes_free(row, now) for row in rows),
         expire=sum(comes(row, EXPIRING, now, DAY) is not None for row in rows),

@@ -146,9 +146,9 @@ class _ScreenLayout:
             (f"{found.free} free", "green"),
             ", ",
             (f"{found.stuck} stuck", "red" if found.stuck else ""),
-            f", {found.never} never free.  Next 24h: ",
+            f", {found.waiting} waiting, {found.never} never free.  Next 24h: ",
             (f"{found.forced} forced{pods}", "red" if found.forced else ""),
-            f", {found.expire} expire, {found.become_free} become free",
+            f", {found.expire} expire, {found.become_free} free",
         )
 
     def _herds(self) -> list[Text]:
@@ -169,7 +169,8 @@ class _ScreenLayout:
         return [Text.assemble((number, style), f", such as {plain(str(first.object))}: {message}")]
 
     def pools(self, *, most: int) -> list[Text]:
-        return pool_lines(self.board.pools, self.times, width=self.width, most=most)
+        nodes = Counter(row.pool for row in self.board.rows)
+        return pool_lines(self.board.pools, nodes, self.times, width=self.width, most=most)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,10 @@ from dovetail.ports import (
     NODES,
     PDBS,
     PODS,
+    REPLICASETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    STATEFULSETS,
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
     VOLUME_CLAIMS,
@@ -23,6 +27,7 @@ from dovetail.ports import (
 )
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.reflector import Reflector, ReflectorTimings
+from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.state.cluster import ClusterState, NodeClassKind
 
 log = logging.getLogger(__name__)
@@ -43,6 +48,8 @@ _FOLLOWED: Final[tuple[Resource[Any], ...]] = (
     NAMESPACES,
     DAEMONSETS,
 )
+# Followed only with default spread constraints.
+_SPREAD: Final[tuple[Resource[Any], ...]] = (SERVICES, REPLICASETS, STATEFULSETS, REPLICATION_CONTROLLERS)
 
 
 class WatchedCluster(ClusterState):
@@ -57,12 +64,14 @@ class WatchedCluster(ClusterState):
         seed: int = 0,
         timings: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
         failures: Failures | None = None,
+        scheduler_profiles: SchedulerProfiles | None = None,
     ) -> None:
         failures = failures or Failures()
         super().__init__(
             NodeClassKind(node_classes.group, node_classes.kind, node_classes.plural),
             failed=failures.take,
             warn=lambda line: log.warning("%s", line),
+            scheduler_profiles=scheduler_profiles,
         )
         self.clock = clock
         self._settling = False
@@ -72,7 +81,8 @@ class WatchedCluster(ClusterState):
             read = resource.read_as(reading.struct)
             return Reflector(api, clock, read, reading.keep, seed=seed, timings=timings, failures=failures, store=store)
 
-        self.reflectors = [follow(each) for each in (*_FOLLOWED, node_classes)]
+        spread = (each for each in _SPREAD if each.plural in self.stores)
+        self.reflectors = [follow(each) for each in (*_FOLLOWED, *spread, node_classes)]
 
     async def settled(self) -> None:
         """Derives what changed, in short iterations of the event loop, so that the next reader has little to do."""

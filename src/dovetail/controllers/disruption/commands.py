@@ -54,6 +54,7 @@ from dovetail.planning.disruption.records import (
     is_replacement,
     record_of,
     record_on,
+    uninitialized_replacement_of,
     written,
 )
 from dovetail.planning.node.health import snake_case
@@ -125,7 +126,7 @@ class DisruptionCommands(KeyedController[str]):
         self._awaited: dict[str, str] = {}  # command ids, by replacement
         self._backoffs: dict[str, _PoolBackoff] = {}  # by pool
         self._claims_of = Index(cluster.claims, self._id_on)
-        self._uninitialized = Index(cluster.claims, _uninitialized_replacement_of)
+        self._uninitialized = Index(cluster.claims, uninitialized_replacement_of)
         self.follow(cluster.claims, self._ids_of)
         self.follow(cluster.nodes, self._ids_of_node)
 
@@ -153,7 +154,7 @@ class DisruptionCommands(KeyedController[str]):
         return [claim for claim in self._uninitialized.values() if self.is_failed_replacement(claim)]
 
     def is_failed_replacement(self, claim: objects.NodeClaim) -> bool:
-        command = _uninitialized_replacement_of(claim)
+        command = uninitialized_replacement_of(claim)
         return bool(command) and command not in self._begun and not self._claims_of[command]
 
     def _id_on(self, claim: objects.NodeClaim) -> str:
@@ -308,6 +309,11 @@ class DisruptionCommands(KeyedController[str]):
         now = self.clock.now()
         if blocked := list(filter(None, (self._recheck.why_not(claim, record.reason, over, now) for claim in members))):
             raise CommandFailed(blocked[0], replacement=False)
+        lost = (
+            await self._recheck.landing.why_not(members, record.waves, now) if record.method in CONSOLIDATING else None
+        )
+        if lost is not None:
+            raise CommandFailed(lost, unneeded=True)
         await _all([self._delete(claim, record) for claim in members])
         self._succeeded(record, members)
         return Done()
@@ -367,12 +373,15 @@ class DisruptionCommands(KeyedController[str]):
     async def _roll_back(
         self, record: CommandRecord, members: Sequence[objects.NodeClaim], found: Mapping[str, objects.NodeClaim | None]
     ) -> None:
-        """Moves the claims back to S2 (R23). A registered replacement becomes ordinary capacity."""
+        """Moves the claims back to S2 (R23). A registered replacement stays as capacity, unless nobody needs it."""
         failure = self._given_up[record.id]
         why = str(failure)
         there = [claim for claim in found.values() if claim and claim.metadata.deletion_timestamp is None]
         useless = [
-            claim for claim in there if not is_true(claim, ConditionType.REGISTERED) and is_replacement(claim, record)
+            claim
+            for claim in there
+            if is_replacement(claim, record)
+            and (not is_true(claim, ConditionType.REGISTERED) or (failure.unneeded and self._is_empty(claim)))
         ]
         deletes = [delete_claim(self.api, self._cluster, claim) for claim in useless]
         deleted = await asyncio.gather(*deletes, return_exceptions=True)
@@ -389,6 +398,10 @@ class DisruptionCommands(KeyedController[str]):
                 self._back_off(pool, self.clock.now(), why)
         log.warning("a disruption was given up: %s", why, extra={"command-id": record.id, "reason": record.reason})
         self._forget(record.id)
+
+    def _is_empty(self, claim: objects.NodeClaim) -> bool:
+        pods = (pod for node in self._cluster.node_names(claim) for pod in self._cluster.pods_on[node])
+        return not any(pod.reschedulable for pod in pods)
 
     def _back_off(self, pool: str, now: datetime, why: str) -> None:
         """The delay doubles each time. Failures during the back-off belong to earlier commands and do not count."""
@@ -442,13 +455,6 @@ class DisruptionCommands(KeyedController[str]):
                     claim, node = "" if place.claim is None else place.claim.metadata.name, place.pods_are_on
             if claim or node:
                 publish(self.recorder, about_pod(pod), EventReason.NOMINATED, nominated_note(claim, node))
-
-
-def _uninitialized_replacement_of(claim: objects.NodeClaim) -> str:
-    """The id of the command that an uninitialized claim was created for; empty if it is being deleted."""
-    if claim.metadata.deletion_timestamp is not None or is_true(claim, ConditionType.INITIALIZED):
-        return ""
-    return claim.metadata.annotations.get(names.REPLACEMENT_OF, "")
 
 
 def _pools_of(claims: Iterable[objects.NodeClaim]) -> set[str]:

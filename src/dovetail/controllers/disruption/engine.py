@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.passes import PassController
+from dovetail.controllers.disruption.accounts import DisruptionAccounts
 from dovetail.controllers.disruption.candidate_marks import CandidateMarks
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.reporter import DisruptionReporter
@@ -23,6 +24,7 @@ from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.backoff import ConsolidationBackoff
 from dovetail.planning.disruption.commands import Command, with_final_landing
+from dovetail.planning.disruption.replaceable import Replacements
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.disruption.validation import Rejection
 from dovetail.planning.timings import Timings
@@ -70,6 +72,7 @@ class DisruptionController(PassController):
         *,
         condition_writers: Sequence[KeyedController[str]],
         marks: CandidateMarks,
+        accounts: DisruptionAccounts,
         telling: DisruptionReporter,
         compute: Compute,
         rules: ConsolidationOptions,
@@ -84,12 +87,15 @@ class DisruptionController(PassController):
         self._condition_writers = condition_writers
         self._postponed_until: datetime | None = None
         self._marks = marks
+        self.accounts = accounts
         self._reporter = telling
         self._compute = compute
         self._rules = rules
         self._timings = timings
         self.history: deque[PastDecision] = deque(maxlen=KEPT)
         self.left_alone: dict[str, Sentence] = {}  # by node: why it stays
+        self.not_replaced: Replacements = {}  # by node and reason: why it cannot be replaced
+        self.observers: list[Callable[[], None]] = []  # called when that has changed
         self._backoff = ConsolidationBackoff()
         self._waiting: deque[_ValidationBatch] = deque()  # for validation, in the order in which it is due
         self._pass_at: datetime | None = None
@@ -181,6 +187,7 @@ class DisruptionController(PassController):
             in_commands=frozenset(filter(in_commands.__contains__, claims)),
             pools_in_backoff=pools | {name: until for name, until in backoffs.items() if until is not None},
             pods_in_backoff=self._backoff.active(now),
+            savings_backoffs=self.accounts.backoffs(now),
         )
 
     def _schedule(self, now: datetime, seconds: float) -> None:
@@ -210,12 +217,16 @@ class DisruptionController(PassController):
         waiting = tuple(command for each in self._waiting for command in each.commands)
         outcome = await self._compute.run(self._planner.decide, inputs, self._rules, waiting, go_on)
         assessment, decision, self.left_alone = outcome.assessment, outcome.decision, dict(outcome.staying)
+        if outcome.replacements != self.not_replaced:
+            self.not_replaced = outcome.replacements
+            for notify in self.observers:
+                notify()
         self._schedule_next_change(assessment)
         if stopping.is_set():
             return
         self._marks.want(decision.standing.union(*(command.nodes for command in waiting)))
         seconds = 0.0 if began_at is None else clock.monotonic() - began_at
-        self._reporter.pass_finished(context, assessment, decision, seconds)
+        self._reporter.pass_finished(context, outcome, seconds)
         if decision.commands and decision.validated_first:
             due = clock.now() + timedelta(seconds=self._timings.validation_seconds)
             self._waiting.append(_ValidationBatch(due, decision.commands))
@@ -239,6 +250,7 @@ class DisruptionController(PassController):
         for command in commands:
             if await self._commands.start(context, command, pools):
                 self._backoff.on_command_started(command, context.clock.now())
+                self.accounts.started(command, context.clock.now())
                 self.history.append(PastDecision(command=command))
                 self._reporter.started(context, command)
         if any(command.reason is not Reason.EMPTY for command in commands):

@@ -13,20 +13,45 @@ from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.model.records import pool_record
+from dovetail.planning.disruption.assessment import DisruptionPlanner
 from dovetail.planning.disruption.board import blocked_sentence
+from dovetail.planning.disruption.landing import Waves
 from dovetail.planning.disruption.pool_budgets import count_with
+from dovetail.ports import Compute
 from dovetail.rules.budgets import BudgetSemantics, counts_of, limit_at, read_budgets
 from dovetail.rules.nodes import still_allowed
 from dovetail.rules.verdict import Verdict
 from dovetail.state.protections import PodProtections
+from dovetail.state.scheduling import SchedulingState
+
+
+class LandingCheck:
+    """Checks once more that the pods of a command find room (R55)."""
+
+    def __init__(
+        self, cluster: WatchedCluster, state: SchedulingState, planner: DisruptionPlanner, compute: Compute
+    ) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._planner = planner
+        self._compute = compute
+
+    async def why_not(self, claims: Iterable[objects.NodeClaim], waves: Waves, now: datetime) -> str | None:
+        """Why the nodes must not be drained now; None: all pods find room."""
+        await self._cluster.settled()
+        nodes = [node for claim in claims for node in self._cluster.node_names(claim)]
+        pods = frozenset(pod.uid for node in nodes for pod in self._cluster.pods_on[node])
+        pod = await self._compute.run(self._planner.without_room, self._state.snapshot(now), pods, waves)
+        return None if pod is None else f"{pod.ref}: it would find no room once the others have landed"
 
 
 class Recheck:
     """Checks nodes in S3."""
 
-    def __init__(self, cluster: WatchedCluster, reading: BudgetSemantics) -> None:
+    def __init__(self, cluster: WatchedCluster, reading: BudgetSemantics, landing: LandingCheck) -> None:
         self._cluster = cluster
         self._reading = reading
+        self.landing = landing
         self._alike = PodProtections()
 
     async def over_budget(

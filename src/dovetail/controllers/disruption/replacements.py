@@ -34,11 +34,15 @@ class CommandRefused(Exception):
 
 
 class CommandFailed(Exception):
-    """Why a command is rolled back. `replacement`: a replacement failed, so the pool backs off (R23)."""
+    """Why a command is rolled back. `replacement`: a replacement failed, so the pool backs off (R23).
 
-    def __init__(self, message: str, *, replacement: bool = True) -> None:
+    `unneeded`: the replacements are useless without the command, and go with it.
+    """
+
+    def __init__(self, message: str, *, replacement: bool = True, unneeded: bool = False) -> None:
         super().__init__(message)
         self.replacement = replacement
+        self.unneeded = unneeded
 
 
 class PlannedReplacement(msgspec.Struct, frozen=True):

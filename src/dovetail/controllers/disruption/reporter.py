@@ -9,13 +9,11 @@ from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import about_claim, about_node, about_pool, publish
 from dovetail.observe.disruption_metrics import DisruptionMetrics
-from dovetail.planning.disruption.assessment import DisruptionAssessment
+from dovetail.planning.disruption.assessment import DisruptionAssessment, PassOutcome
 from dovetail.planning.disruption.board import CONSOLIDATING, Method, consolidation_type
 from dovetail.planning.disruption.commands import Command
-from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.validation import Rejection
 from dovetail.rules.budgets import BUDGETED
-from dovetail.rules.reasons import MARKED
 from dovetail.runtime.events import DEDUPE_SECONDS
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.placement import price_text
@@ -53,9 +51,8 @@ class DisruptionReporter:
         self._blocked_nodes = Rotation()
         self._refused_nodes = Rotation()
 
-    def pass_finished(
-        self, context: Context, assessment: DisruptionAssessment, decision: Decision, seconds: float
-    ) -> None:
+    def pass_finished(self, context: Context, outcome: PassOutcome, seconds: float) -> None:
+        assessment, decision = outcome.assessment, outcome.decision
         for reason in BUDGETED:
             self._metrics.eligible.labels(reason.lower()).set(len(assessment.candidates.get(reason, ())))
         method = decision.commands[0].method if decision.commands else Method.SINGLE_NODE
@@ -63,17 +60,16 @@ class DisruptionReporter:
         self._metrics.evaluation_seconds.labels(reason.lower(), consolidation_type(method)).observe(seconds)
         if not decision.complete:
             self._metrics.timeouts.labels(consolidation_type(method)).inc()
-        self._blocked(context, assessment)
         self._out_of_budget(context, assessment)
-        marked = {each.node for reason in MARKED for each in assessment.candidates.get(reason, ())}
-        for node, why in self._refused_nodes.next(decision.refused.items()):
-            event = EventReason.DISRUPTION_BLOCKED if node in marked else EventReason.UNCONSOLIDATABLE
-            self._on_node(context, node, event, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
-
-    def _blocked(self, context: Context, assessment: DisruptionAssessment) -> None:
-        """Publishes why nodes with a reason to be disrupted are blocked."""
-        for node, left in self._blocked_nodes.next((left.node, left) for left in assessment.left):
-            self._on_node(context, node, EventReason.DISRUPTION_BLOCKED, str(left.sentence))
+        # Consolidation refuses most nodes. What blocks a reason that a node has must not wait for these.
+        refused = {node: why for node, why in outcome.staying.items() if decision.refused.get(node) is why}
+        blocked = [(node, why) for node, why in outcome.staying.items() if node not in refused]
+        for node, why in self._blocked_nodes.next(blocked):
+            self._on_node(context, node, EventReason.DISRUPTION_BLOCKED, str(why))
+        for node, why in self._refused_nodes.next(refused.items()):
+            self._on_node(
+                context, node, EventReason.UNCONSOLIDATABLE, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS
+            )
 
     def _out_of_budget(self, context: Context, assessment: DisruptionAssessment) -> None:
         for name, spent in assessment.spending.items():

@@ -23,6 +23,7 @@ from dovetail.model.records import PdbRecord
 from dovetail.observe.metrics import DeferredMetrics
 from dovetail.planning.disruption.evaluation import NodeEvaluation, NodeEvaluator
 from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets
+from dovetail.planning.disruption.replaceable import Replacements
 from dovetail.ports import Clock
 from dovetail.rules.budgets import UNLIMITED, BudgetSemantics
 from dovetail.rules.protection import POD_RULES
@@ -50,6 +51,7 @@ class _MetricsInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pdbs: Contents[PdbRecord]
     pod_times: tuple[Metric, ...]
     costs: Mapping[tuple[str], float] | None
+    not_replaced: Replacements
 
 
 class ClusterMetrics(Collector):
@@ -67,8 +69,11 @@ class ClusterMetrics(Collector):
         reading: BudgetSemantics = BudgetSemantics.SEED,
         objects_too: bool = True,
         prices: PoolCosts | None = None,
+        not_replaced: Callable[[], Replacements] = dict,
     ) -> None:
+        """`not_replaced`: what the engine knows about nodes that it cannot replace."""
         self._cluster = cluster
+        self._not_replaced = not_replaced
         self._clock = clock
         self._leads = leads
         self._objects_too = objects_too  # gauges of each single node and pool
@@ -117,6 +122,7 @@ class ClusterMetrics(Collector):
             pdbs=self._cluster.pdbs.snapshot(),
             pod_times=tuple(self._pod_times.collect()),
             costs=None if self._prices is None else {(name,): self._prices.cost(name) for name in pools},
+            not_replaced=self._not_replaced(),
         )
 
     def _metrics(self, inputs: _MetricsInputs) -> Iterator[Metric]:
@@ -162,6 +168,9 @@ class ClusterMetrics(Collector):
                 if spent is not None and not spent.allowances[reason].allowed:
                     rules.add(Rule.BUDGET)
                     ends.append(spent.allowances[reason].until)
+                if (replacement := inputs.not_replaced.get((one.member.name, reason))) is not None:
+                    rules.add(Rule.REPLACEMENT)
+                    ends.append(replacement.until)
                 blocked.update((pool, reason.value, rule.value) for rule in rules)
                 for end in ends:
                     if end is not None:

@@ -28,7 +28,7 @@ from dovetail.controllers.pod.evictions import Evictions
 from dovetail.model.records import PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions
-from dovetail.planning.node.drain import DrainAction, DrainPlan, is_drainable, waiting_note
+from dovetail.planning.node.drain import DrainAction, DrainPlan, PodStep, is_drainable, waiting_note
 from dovetail.planning.nodeclaim.lifecycle import is_ready, to_body
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudError, CloudProvider, InstanceGone
@@ -65,6 +65,7 @@ class Termination(KeyedController[str]):
         self.own(cluster.nodes, own_name)
         self.follow(cluster.claims, cluster.node_names)
         self.follow(cluster.pods, self._node_of)
+        self.follow(cluster.pods, evictions.waves.nodes_waiting_for)
         self.follow(cluster.attachments, lambda attachment: [attachment.spec.node_name])
 
     def _node_of(self, pod: PodRecord) -> list[str]:
@@ -237,7 +238,12 @@ class Termination(KeyedController[str]):
                 until = format_time(verdict.until)
                 note = f"Holds back the drain of node {node.metadata.name}: {verdict.message}"
                 publish(self.recorder, about_pod(step.pod), EventReason.DO_NOT_DISRUPT_UNTIL, note, step.pod.uid, until)
-        if plan.steps and waited:
+            if step.action is DrainAction.PROTECTED and step.forced is not None:
+                at = format_time(step.forced.at)
+                note = f"Node {node.metadata.name} is draining: the pod is deleted at {at}, although {step.why}"
+                reason = EventReason.TERMINATION_GRACE_PERIOD_EXPIRING
+                warn(self.recorder, about_pod(step.pod), reason, note, step.pod.uid, at)
+        if waited and any(not _is_within_grace(step, self.clock.now()) for step in plan.steps):
             refusals = {
                 step.pod.uid: why
                 for step in plan.steps
@@ -288,6 +294,11 @@ class Termination(KeyedController[str]):
             age = max(0.0, (now - node.metadata.creation_timestamp).total_seconds())
             self._metrics.nodes_lifetime_seconds.labels(pool).observe(age)
         log.info("deleted node", extra={"Node": node.metadata.name})
+
+
+def _is_within_grace(step: PodStep, now: datetime) -> bool:
+    """Whether the pod is still within its own grace: nothing is wrong with it."""
+    return step.action is DrainAction.GOING and step.pod.deleted_at is not None and now <= step.pod.deleted_at
 
 
 def _unanswered(error: CloudError) -> Retry:

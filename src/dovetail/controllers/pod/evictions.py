@@ -18,6 +18,7 @@ from dovetail.api.names import ConditionType, EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import about_node, about_pod, publish, warn
+from dovetail.controllers.pod.waves import EvictionWaves
 from dovetail.model.records import PdbRecord, PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan
@@ -58,6 +59,7 @@ class Evictions(KeyedController[PodKey]):
         self._chance = Random(seed)
         self._net: TokenBucket | None = None
         self._parked = ParkedPods()
+        self.waves = EvictionWaves(cluster)
         # Evictions that the status of the budget does not show yet.
         self._spent: dict[PdbKey, int] = {}
         cluster.pdbs.subscribe(self._budget_changed)
@@ -91,7 +93,7 @@ class Evictions(KeyedController[PodKey]):
         claim = self._cluster.claim_of(node)
         deadline = None if claim is None else node_deadline(claim_record(claim))
         pods = self._cluster.pods_on[node.metadata.name]
-        return drain_plan(pods, deadline=deadline, now=now, timings=self._timings)
+        return drain_plan(pods, deadline=deadline, now=now, timings=self._timings, held=self.waves.of(claim, now))
 
     # -- for the deadline ---------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ bound in between leads to too little capacity, never to too much, and the next p
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from dovetail.controllers.provisioning.decisions import CONTROLLER, Provisioning
 from dovetail.controllers.provisioning.expected_pods import ExpectedPods
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
+from dovetail.planning.disruption.board import CONSOLIDATING
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.provisioning.batching import Batch
 from dovetail.planning.provisioning.claims import (
@@ -51,7 +52,7 @@ from dovetail.scheduling.placement import (
 )
 from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.state.scheduling import DisruptedNodeTrigger, PendingPodTrigger, SchedulingState, Trigger
-from dovetail.state.store import Change, Deleted, StoredValue, Updated
+from dovetail.state.store import Added, Change, Deleted, StoredValue, Updated
 from dovetail.values.duration import DurationError
 from dovetail.values.timestamp import format_time
 
@@ -60,6 +61,8 @@ log = logging.getLogger(__name__)
 UNSYNCED: Final = timedelta(seconds=30)  # until the log says why nothing is planned
 UNSYNCED_AGAIN: Final = timedelta(seconds=10)
 PODS_NAMED: Final = 5
+# The pods of a consolidation find the room that was planned for them. Later that room may be taken.
+CONSOLIDATED_FOR: Final = timedelta(minutes=15)
 _AGAIN: Final = "again"  # in a batch: retry pods without a place
 
 
@@ -111,9 +114,14 @@ class Provisioner(PassController):
         self._unsynced_since: datetime | None = None
         self._unsynced_logged_at: datetime | None = None
         self._started = ""
+        self._created: list[Callable[[str, Sequence[PodInfo]], object]] = []
         state.on_change(self._on_trigger)
         cluster.pods.subscribe(self._pod_changed)
         cluster.claims.subscribe(self._claim_changed)
+
+    def on_created(self, subscriber: Callable[[str, Sequence[PodInfo]], object]) -> None:
+        """Calls the subscriber with the name of each created NodeClaim, and the pods it is for."""
+        self._created.append(subscriber)
 
     # -- what asks for nodes -------------------------------------------------------------------------------------------
 
@@ -127,11 +135,25 @@ class Provisioner(PassController):
 
     def _pod_changed(self, change: Change[PodRecord]) -> None:
         match change:
+            case Added(new=new):
+                self._bound(new.value)
             case Updated(old=old, new=new) if self.context is not None:
                 self.decisions.follow(old.value, new.value, self.context.clock.now())
+                if not old.value.node_name:
+                    self._bound(new.value)
             case Deleted(old=old):
                 self.decisions.forget(old.value.uid)
                 del self._claims_for[old.value.uid]
+
+    def _bound(self, pod: PodRecord) -> None:
+        """A pod that is bound to another node than planned takes room there. Pods that wait for it are planned anew."""
+        if self.context is None or self._again_at is None or not (pod.node_name and pod.reschedulable):
+            return
+        node = self._cluster.nodes.value(pod.node_name)
+        claim = None if node is None else self._cluster.claim_of(node)
+        if claim is not None and claim.metadata.name != self.decisions.target(pod.uid):
+            self._batch.add(_AGAIN, self.context.clock.now())
+            self.wake()
 
     def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
         """A pass that waits for launching claims runs as soon as they are launched."""
@@ -182,7 +204,11 @@ class Provisioner(PassController):
         expected = self._expected.of(asking, places.nodes, places.daemons, now)
         for node in expected.names:
             self.state.nominate(node, now + self._nominated_for)
-        free = (pod for pod in asking if pod.uid not in expected.pods and not self._has_one_coming(pod))
+        free = (
+            pod
+            for pod in asking
+            if pod.uid not in expected.pods and not self._has_one_coming(pod) and not self._is_consolidated(pod, now)
+        )
         problem = PlacementRequest(
             pods=tuple(free),
             nodes=expected.nodes,
@@ -197,7 +223,7 @@ class Provisioner(PassController):
         pods = {pod.uid: pod for pod in problem.pods}
         self.decisions.planned(context, made, pods, places.left_out)
         if made.solution.new_claims:
-            await self._create(context, made.solution.new_claims, problem, pools)
+            await self._create(context, made, problem, pools)
 
     def _is_postponed(self, now: datetime) -> bool:
         """Postpones the pass until all created claims are launched: else they would be created twice (06 §7.3)."""
@@ -222,13 +248,24 @@ class Provisioner(PassController):
 
     def _replacements_for(self, pod: PodInfo) -> tuple[str, ...]:
         """The replacements of the command that disrupts the pod's node."""
-        if pod.origin is not Origin.DELETING:
-            return ()
-        bound = self._cluster.pods.value(pod.name, pod.namespace)
-        node = None if bound is None else self._cluster.nodes.value(bound.node_name)
-        claim = None if node is None else self._cluster.claim_of(node)
+        claim = self._claim_of(pod)
         record = None if claim is None or claim.metadata.deletion_timestamp is not None else record_on(claim)
         return () if record is None else record.replacements
+
+    def _is_consolidated(self, pod: PodInfo, now: datetime) -> bool:
+        """Whether a consolidation moves the pod. Then it has room (R55), though the solver might place others there."""
+        claim = self._claim_of(pod)
+        record = None if claim is None else record_on(claim)
+        if claim is None or record is None or record.method not in CONSOLIDATING:
+            return False
+        deleted_at = claim.metadata.deletion_timestamp
+        return deleted_at is None or now < deleted_at + CONSOLIDATED_FOR
+
+    def _claim_of(self, pod: PodInfo) -> objects.NodeClaim | None:
+        """The claim of the node that a pod leaves."""
+        bound = self._cluster.pods.value(pod.name, pod.namespace) if pod.origin is Origin.DELETING else None
+        node = None if bound is None else self._cluster.nodes.value(bound.node_name)
+        return None if node is None else self._cluster.claim_of(node)
 
     async def _planned(self, context: Context, problem: PlacementRequest) -> ProvisioningPlan:
         if not problem.pods:
@@ -258,7 +295,7 @@ class Provisioner(PassController):
     async def _create(
         self,
         context: Context,
-        claims: Sequence[NewClaim],
+        made: ProvisioningPlan,
         problem: PlacementRequest,
         pools: Mapping[str, StoredValue[objects.NodePool] | None],
     ) -> None:
@@ -266,7 +303,7 @@ class Provisioner(PassController):
         pods: dict[str, PodInfo] = {pod.uid: pod for pod in problem.pods}
         usage = usage_by_pool(self.state.places().nodes)
         bodies = []
-        for claim in claims:
+        for claim in made.solution.new_claims:
             if not any(self._asks(pods[uid]) for uid in claim.pods):
                 continue
             body = self._body(claim, problem, pools.get(claim.pool), usage.get(claim.pool, NOTHING))
@@ -282,12 +319,15 @@ class Provisioner(PassController):
             if isinstance(outcome, objects.NodeClaim):
                 served += claim.pods
                 self.decisions.created(context, claim, outcome, pods)
+                for subscriber in self._created:
+                    subscriber(outcome.metadata.name, [pods[uid] for uid in claim.pods])
             elif not isinstance(outcome, WouldWrite):
                 why = f"a NodeClaim of NodePool {claim.pool} could not be created: {outcome}"
                 self.decisions.not_created(context, claim, why, pods)
         if served:
             named = ", ".join(str(pods[uid]) for uid in served[:PODS_NAMED])
-            log.info("found provisionable pod(s)", extra={"Pods": named, "pod-count": len(served)})
+            extra = {"Pods": named, "pod-count": len(served), "spare-room-for": len(made.spared.intersection(served))}
+            log.info("found provisionable pod(s)", extra=extra)
 
     def _record_of(self, pod: PodInfo) -> PodRecord | None:
         """The current pod; None if it is gone."""

@@ -16,23 +16,35 @@ from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.backoff import WorkloadKey, left_alone
-from dovetail.planning.disruption.board import BlockedNode, Candidate, DisruptionBoard, PoolFacts
+from dovetail.planning.disruption.board import BlockedNode, Candidate, DisruptionBoard, PoolFacts, blocked_for
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.consolidation import GoOn
 from dovetail.planning.disruption.evaluation import NodeEvaluation, NodeEvaluator
+from dovetail.planning.disruption.landing import Waves, still_without_room
 from dovetail.planning.disruption.methods import Decision, decide_pass
+from dovetail.planning.disruption.pending_pods import PendingPods, held_back, pending_pods
 from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets
 from dovetail.planning.disruption.records import record_on
+from dovetail.planning.disruption.replaceable import Replacements, blocked_by_pool, without_place
 from dovetail.planning.disruption.replacing import ConsolidationOptions
+from dovetail.planning.disruption.savings_backoff import SavingsBackoff, without_moves
 from dovetail.planning.disruption.validation import ValidationResult, validated
 from dovetail.planning.nodepool.static_capacity import node_limit
-from dovetail.rules.budgets import Allowance, BudgetSemantics
-from dovetail.rules.nodes import CONSOLIDATION, ReasonVerdict, judge_reasons, marked_reasons, own_verdicts
-from dovetail.rules.reasons import DISRUPTION_REASONS
+from dovetail.rules.budgets import BudgetSemantics
+from dovetail.rules.nodes import (
+    CONSOLIDATION,
+    ReasonVerdict,
+    StartingNodes,
+    budget_rule,
+    judge_reasons,
+    marked_reasons,
+    own_verdicts,
+)
+from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
-from dovetail.scheduling.fast import IncrementalWorld
-from dovetail.scheduling.placement import SchedulingOptions
+from dovetail.scheduling.fast import IncrementalWorld, World
+from dovetail.scheduling.placement import PodInfo, SchedulingOptions
 from dovetail.state.instance_types import OfferingKey, bought_as
 from dovetail.state.protections import PodProtections, standing_of
 from dovetail.state.schedulable_nodes import is_daemon
@@ -52,6 +64,8 @@ class DisruptionInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Pools whose last replacements failed: the end of the back-off (R23); None: until these are gone (R52)."""
     pods_in_backoff: Mapping[WorkloadKey, datetime] = {}
     """Pods whose consolidation saved nothing, and when their back-off ends."""
+    savings_backoffs: Mapping[str, SavingsBackoff] = {}
+    """Pools whose commands realised too little of what they promised."""
 
     @property
     def at(self) -> datetime:
@@ -77,12 +91,18 @@ class NodeCandidacy(msgspec.Struct, frozen=True, eq=False, gc=False):
     candidates: tuple[tuple[Reason, Candidate], ...]
     left: tuple[BlockedNode, ...]
     until: datetime | None  # when time alone changes the verdicts of the candidates
+    starting: StartingNodes | None
 
     def is_current(
-        self, of: NodeFacts, pool: PoolRecord | None, prices: Mapping[OfferingKey, int], now: datetime
+        self,
+        of: NodeFacts,
+        pool: PoolRecord | None,
+        prices: Mapping[OfferingKey, int],
+        starting: StartingNodes | None,
+        now: datetime,
     ) -> bool:
         """A blocked node's message contains budget usage, so it cannot be cached."""
-        same = self.of is of and self.pool is pool and self.prices is prices
+        same = self.of is of and self.pool is pool and self.prices is prices and self.starting == starting
         return same and not self.left and (self.until is None or now < self.until)
 
 
@@ -95,6 +115,7 @@ class DisruptionAssessment(msgspec.Struct, frozen=True, kw_only=True):
     pools: Mapping[str, PoolFacts]
     left: tuple[BlockedNode, ...]
     read_pools: Mapping[str, ParsedPool]
+    pending: PendingPods
     wake_at: datetime | None
 
     @property
@@ -107,11 +128,16 @@ class DisruptionAssessment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PassOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The result of a pass. `staying`: why nodes with a reason to be disrupted stay."""
+    """The result of a pass.
+
+    `staying`: why nodes with a reason to be disrupted stay. `replacements`: the blocking verdicts of the rule
+    `replacement`, by node and reason.
+    """
 
     assessment: DisruptionAssessment
     decision: Decision
     staying: Mapping[str, Sentence]
+    replacements: Replacements
 
 
 class ValidationOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -155,8 +181,40 @@ class DisruptionPlanner:
         for command in waiting:
             board = validated(command, board, rules).board
         decision = decide_pass(board.without_decided(), rules, go_on=go_on)
-        staying = {each.node: each.sentence for each in assessment.left} | dict(decision.refused)
-        return PassOutcome(assessment=assessment, decision=decision, staying=staying)
+        replacements = _not_replaced(board, decision, inputs.pools_in_backoff)
+        staying = self._staying(assessment, decision, replacements)
+        return PassOutcome(assessment=assessment, decision=decision, staying=staying, replacements=replacements)
+
+    def _staying(
+        self, assessment: DisruptionAssessment, decision: Decision, replacements: Replacements
+    ) -> dict[str, Sentence]:
+        """Why each node stays. Of several reasons that a node has, consolidation counts last."""
+        taken = {node for command in decision.commands for node in command.nodes}
+        found: dict[str, Sentence] = {}
+        wanted: set[str] = set()
+        for reason in MARKED:
+            for each in assessment.left:
+                if each.verdict.reason is reason:
+                    wanted.add(each.node)
+                    found.setdefault(each.node, each.sentence)
+            for candidate in assessment.candidates.get(reason, ()):
+                wanted.add(candidate.node)
+                verdict = self._out_of_budget(candidate, reason, assessment) or replacements.get(
+                    (candidate.node, reason)
+                )
+                if verdict is not None and candidate.node not in taken:
+                    found.setdefault(candidate.node, blocked_for(reason, verdict))
+        for each in assessment.left:
+            if each.node not in wanted:
+                found.setdefault(each.node, each.sentence)
+        return found | {node: why for node, why in decision.refused.items() if node not in wanted}
+
+    def _out_of_budget(self, candidate: Candidate, reason: Reason, assessment: DisruptionAssessment) -> Verdict | None:
+        """The verdict of a budget of 0. One that is used up is silent: the node only waits for its turn (04 §8.3)."""
+        allowance = assessment.spending[candidate.pool].allowances[reason]
+        if allowance.limit > 0:
+            return None
+        return budget_rule(self._known[candidate.node].standing.member, reason, allowance, assessment.at)
 
     def validate(
         self, inputs: DisruptionInputs, rules: ConsolidationOptions, commands: Sequence[Command]
@@ -168,6 +226,10 @@ class DisruptionPlanner:
             results.append(validated(command, board, rules))
             board = results[-1].board
         return ValidationOutcome(assessment=assessment, results=tuple(results))
+
+    def without_room(self, snapshot: ClusterSnapshot, pods: Collection[str], waves: Waves) -> PodInfo | None:
+        """The last look before a drain: the pod of a command that would find no room; None: all do (R55)."""
+        return still_without_room(self._world_of(snapshot), snapshot.owed, pods, waves)
 
     # -- assessment ----------------------------------------------------------------------------------------------------
 
@@ -186,6 +248,7 @@ class DisruptionPlanner:
             if read is not None
         }
         ends = [*filter(None, inputs.pools_in_backoff.values()), *inputs.pods_in_backoff.values()]
+        ends += [each.until for each in inputs.savings_backoffs.values()]
         judgements: dict[str, NodeCandidacy] = {}
         awaited = _awaited(snapshot.claims.items.values())
         for name, known in sorted(facts.items()):
@@ -203,6 +266,9 @@ class DisruptionPlanner:
             if judged.until is not None:
                 ends.append(judged.until)
         self._assessments = judgements
+        pending = PendingPods()
+        if any(reason in CONSOLIDATION for reason in candidates):
+            pending = pending_pods(self._world_of(snapshot), snapshot.owed, now)
         return DisruptionAssessment(
             inputs=inputs,
             candidates={reason: tuple(found) for reason, found in candidates.items()},
@@ -210,7 +276,8 @@ class DisruptionPlanner:
             pools=self._facts(inputs, pools, facts.values(), awaited),
             left=tuple(left),
             read_pools=pools,
-            wake_at=_next_change(left, spending, ends, now),
+            pending=pending,
+            wake_at=_next_change(left, spending, [*ends, *filter(None, [pending.until()])], now),
         )
 
     def _look(self, one: NodeEvaluation, read: NodePods, now: datetime) -> NodeFacts:
@@ -250,10 +317,11 @@ class DisruptionPlanner:
         record = None if read is None else read.record
         prices = snapshot.prices.get(pool, _NO_PRICES)
         was = self._assessments.get(one.member.name)
-        if was is not None and flaw is None and was.is_current(known, record, prices, inputs.at):
-            return was
         spent = spending.get(pool)
-        verdicts = _verdicts(known, record, None if spent is None else spent.allowances, flaw, inputs.at)
+        starting = None if spent is None else spent.starting
+        if was is not None and flaw is None and was.is_current(known, record, prices, starting, inputs.at):
+            return was
+        verdicts = _verdicts(known, record, spent, flaw, inputs.at)
         open_ = [verdict for verdict in verdicts if _blocked_by_budget_alone(verdict)]
         # When one of these changes, the node may no longer be a candidate.
         ends = [each.until for verdict in open_ for each in verdict.verdicts if each.rule is not Rule.BUDGET]
@@ -269,6 +337,7 @@ class DisruptionPlanner:
                 if not _blocked_by_budget_alone(each)
             ),
             until=min((at for at in ends if at is not None), default=None),
+            starting=starting,
         )
 
     def _candidate(self, known: NodeFacts, reason: Reason, prices: Mapping[OfferingKey, int]) -> Candidate:
@@ -339,19 +408,25 @@ class DisruptionPlanner:
             policy=record.consolidation_policy or ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED,
             replicas=record.replicas,
             claims=len(staying),
+            node_limit=limit,
             free_claims=None if limit is None else limit - len(claims) - max(0, coming),
             total_cost=sum(prices.get(bought_as(claim.metadata.labels), 0) for claim in staying),
             total_disruption=disruption,
         )
 
+    def _world_of(self, snapshot: ClusterSnapshot) -> World:
+        places = snapshot.places
+        return self._world.now(places.nodes, places.pools, places.types, places.daemons)
+
     def board(self, assessment: DisruptionAssessment) -> DisruptionBoard:
         """The board for the methods. Scheduling reads only what has changed since the last pass."""
-        inputs, places = assessment.inputs, assessment.places
-        world = self._world.now(places.nodes, places.pools, places.types, places.daemons)
-        candidates = assessment.candidates
-        if undone := inputs.pods_in_backoff:
+        inputs, candidates, pending = assessment.inputs, assessment.candidates, assessment.pending
+        undone, vain = inputs.pods_in_backoff, inputs.savings_backoffs
+        if undone or vain or pending != PendingPods():
             spared = {
-                reason: tuple(left_alone(each, undone) for each in found)
+                reason: tuple(
+                    held_back(left_alone(without_moves(each, vain), undone), reason, pending) for each in found
+                )
                 for reason, found in candidates.items()
                 if reason in CONSOLIDATION
             }
@@ -363,7 +438,7 @@ class DisruptionPlanner:
         }
         return DisruptionBoard(
             at=inputs.at,
-            world=world,
+            world=self._world_of(inputs.snapshot),
             owed=inputs.snapshot.owed,
             candidates=candidates,
             allowances=allowances,
@@ -375,7 +450,7 @@ class DisruptionPlanner:
 def _verdicts(
     known: NodeFacts,
     pool: PoolRecord | None,
-    allowances: Mapping[Reason, Allowance] | None,
+    spent: PoolAllowances | None,
     flaw: str | None,
     now: datetime,
 ) -> list[ReasonVerdict]:
@@ -388,7 +463,10 @@ def _verdicts(
         return []
     pods = standing_of(known.moving.judged, known.blockers, len(member.pods))
     own = own_verdicts(member, pool, now)
-    verdicts = judge_reasons(member, pool, now, pods=pods, allowances=allowances, own=own, reasons=reasons)
+    allowances, starting = (None, None) if spent is None else (spent.allowances, spent.starting)
+    verdicts = judge_reasons(
+        member, pool, now, pods=pods, allowances=allowances, own=own, reasons=reasons, starting=starting
+    )
     return verdicts if flaw is None else [_without_types(each, member, flaw) for each in verdicts]
 
 
@@ -400,6 +478,22 @@ def _without_types(verdict: ReasonVerdict, member: ClusterNode, flaw: str) -> Re
 
 def _blocked_by_budget_alone(verdict: ReasonVerdict) -> bool:
     return all(each.allowed or each.rule is Rule.BUDGET for each in verdict.verdicts)
+
+
+def _not_replaced(
+    board: DisruptionBoard, decision: Decision, backoffs: Mapping[str, datetime | None]
+) -> dict[tuple[str, Reason], Verdict]:
+    """Why nodes are not replaced, as far as the pass has found out."""
+    taken = {node for command in decision.commands for node in command.nodes}
+    found: dict[tuple[str, Reason], Verdict] = {}
+    for reason in MARKED:
+        for each in board.of(reason):
+            why, verdict = decision.unreplaced.get((each.node, reason)), blocked_by_pool(board, each, backoffs)
+            if why is not None:
+                verdict = without_place(each, why)
+            if each.node not in taken and verdict is not None and not verdict.allowed:
+                found[each.node, reason] = verdict
+    return found
 
 
 def _next_change(

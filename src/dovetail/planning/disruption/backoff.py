@@ -38,7 +38,7 @@ class BackoffEntry(msgspec.Struct, frozen=True):
     again_after: datetime
 
 
-def _kind(pod: PodInfo | PodRecord) -> WorkloadKey:
+def workload_key(pod: PodInfo | PodRecord) -> WorkloadKey:
     return pod.namespace, frozenset(pod.labels.items())
 
 
@@ -54,13 +54,13 @@ class ConsolidationBackoff:
         self._watched = {kind: until for kind, until in self._watched.items() if until > now}
         self._left_alone = {kind: left for kind, left in self._left_alone.items() if left.again_after > now}
         if command.reason in CONSOLIDATION:
-            self._watched |= {_kind(pod): now + WATCHED for each in command.candidates for pod in each.pods}
+            self._watched |= {workload_key(pod): now + WATCHED for each in command.candidates for pod in each.pods}
 
     def on_pod_changed(self, pod: PodRecord, now: datetime) -> None:
         """A pending pod of a watched workload starts its back-off."""
         if not (self._watched and pod.provisionable):
             return
-        kind = _kind(pod)
+        kind = workload_key(pod)
         if self._watched.pop(kind, now) <= now:
             return
         before = self._left_alone.get(kind)
@@ -75,7 +75,9 @@ class ConsolidationBackoff:
 
 def left_alone(candidate: Candidate, undone: Mapping[WorkloadKey, datetime]) -> Candidate:
     """Makes a candidate with pods in back-off unmovable."""
-    pods = [(until, pod.ref.path, pod.ref) for pod in candidate.pods if (until := undone.get(_kind(pod))) is not None]
+    pods = [
+        (until, pod.ref.path, pod.ref) for pod in candidate.pods if (until := undone.get(workload_key(pod))) is not None
+    ]
     if not pods:
         return candidate
     until, path, ref = max(pods, key=lambda each: each[:2])

@@ -12,7 +12,9 @@ from dovetail.api.names import CapacityType, ConsolidationPolicy, Reason
 from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.rules.budgets import Allowance
 from dovetail.rules.nodes import CONSOLIDATION, ReasonVerdict
+from dovetail.rules.verdict import Verdict
 from dovetail.scheduling.fast import World
+from dovetail.scheduling.fast.landing import ComingNode
 from dovetail.scheduling.placement import PodInfo, Solution
 from dovetail.scheduling.resources import Resources, total
 from dovetail.values.timestamp import format_time
@@ -60,6 +62,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
     replicas: int | None = None
     claims: int = 0  # not being deleted, including replacements
+    node_limit: int | None = None  # of a pool with replicas
     free_claims: int | None = None  # within the limit of nodes; None: no limit
     total_cost: int = 0  # of all its claims
     total_disruption: float = 0.0  # of all its nodes: 1 plus the cost of their pods
@@ -72,16 +75,25 @@ class BlockedNode(msgspec.Struct, frozen=True, kw_only=True):
     verdict: ReasonVerdict
 
     @property
+    def first(self) -> Verdict:
+        """The first rule that blocks it, of the first pod if pods do."""
+        first = next(each for each in self.verdict.verdicts if not each.allowed)
+        return first.blockers[0] if first.blockers else first
+
+    @property
     def sentence(self) -> Sentence:
         """The reason, what blocks it, and until when."""
-        return Sentence(f"{self.verdict.reason.value}: ", self.blocker)
+        return blocked_for(self.verdict.reason, self.first)
 
     @property
     def blocker(self) -> Sentence:
         """The first rule that blocks it."""
-        first = next(each for each in self.verdict.verdicts if not each.allowed)
-        first = first.blockers[0] if first.blockers else first
-        return blocked_sentence(first.object, first.message, first.until)
+        return blocked_sentence(self.first.object, self.first.message, self.first.until)
+
+
+def blocked_for(reason: Reason, verdict: Verdict) -> Sentence:
+    """`Drifted: Pod/shop/cart-0: …`."""
+    return Sentence(f"{reason.value}: ", blocked_sentence(verdict.object, verdict.message, verdict.until))
 
 
 def blocked_sentence(about: Ref, message: str, until: datetime | None) -> Sentence:
@@ -94,8 +106,8 @@ class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing but budgets blocks the `candidates` of a reason. `owed`: pods that need a place whatever is decided.
 
     `pools_in_backoff`: pools whose last replacements failed, so that none are created for now (R23).
-    What the same pass has decided before: `gone` are nodes, `moved` those of their pods that go to existing nodes, and
-    `landing` these nodes by pod UID.
+    What the same pass has decided before: `gone` are nodes, `arriving` their pods, `coming` their replacements, `moved`
+    those of the pods that go to existing nodes, and `landing` these nodes by pod UID.
     """
 
     at: datetime
@@ -108,6 +120,8 @@ class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
     gone: frozenset[str] = frozenset()
     moved: tuple[PodInfo, ...] = ()
     landing: Mapping[str, str] = {}
+    arriving: tuple[PodInfo, ...] = ()
+    coming: tuple[ComingNode, ...] = ()
 
     def of(self, reason: Reason) -> tuple[Candidate, ...]:
         return self.candidates.get(reason, ())
@@ -128,7 +142,9 @@ class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
         """Nodes that moved pods go to."""
         return set(self.landing.values())
 
-    def after(self, candidates: Sequence[Candidate], solution: Solution) -> "DisruptionBoard":
+    def after(
+        self, candidates: Sequence[Candidate], solution: Solution, coming: Sequence[ComingNode] = ()
+    ) -> "DisruptionBoard":
         """The board as if these nodes were gone. It reduces the budgets of all reasons of their pools."""
         pods = {pod.uid: pod for pod in (*(pod for each in candidates for pod in each.pods), *self.moved)}
         found = {uid: node for node, uids in solution.existing.items() for uid in uids if uid in pods}
@@ -137,6 +153,8 @@ class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self,
             gone=self.gone | {each.node for each in candidates},
+            arriving=(*self.arriving, *(pod for each in candidates for pod in each.pods)),
+            coming=(*self.coming, *coming),
             moved=tuple(pods[uid] for uid in landing),
             landing=landing,
             allowances={

@@ -31,6 +31,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     savings: int | None = None  # billionths per hour; None: some price is unknown
     landing: Mapping[str, str] = {}
     budgets: Mapping[str, BudgetUse] = {}
+    waves: tuple[tuple[str, ...], ...] = ()  # UIDs of pods that are evicted before the others
 
     @property
     def reason(self) -> Reason:
@@ -53,6 +54,7 @@ def make_command(
     solution: Solution = Solution(),  # noqa: B008  frozen
     replacements: Sequence[NewClaim] = (),
     savings: int | None = None,
+    waves: tuple[tuple[str, ...], ...] = (),
 ) -> Command:
     """Builds the command with everything that people and a later leader need."""
     reason = REASONS[method]
@@ -71,6 +73,7 @@ def make_command(
         savings=savings,
         landing=_landing(solution, candidates, replacements),
         budgets=budgets,
+        waves=waves,
     )
 
 

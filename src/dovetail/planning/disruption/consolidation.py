@@ -8,6 +8,7 @@ that save something only together, on one new node.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
+from math import inf
 from operator import and_
 from typing import Final
 
@@ -15,9 +16,9 @@ import msgspec
 
 from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.balance import unbalanced
 from dovetail.planning.disruption.board import Candidate, DisruptionBoard, RemainingBudgets
 from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, NotConsolidatable, decide
+from dovetail.planning.disruption.worth import gain, not_worth_it
 from dovetail.scheduling.fast.bits import members
 from dovetail.scheduling.fast.bounds import witness
 from dovetail.scheduling.resources import NOTHING, Resources, total
@@ -117,7 +118,7 @@ def _wanted(
     board: DisruptionBoard, candidates: Sequence[Candidate], rules: ConsolidationOptions
 ) -> Move | NotConsolidatable:
     decided = decide(board, candidates, rules)
-    return decided if isinstance(decided, NotConsolidatable) else unbalanced(decided, board.pools) or decided
+    return decided if isinstance(decided, NotConsolidatable) else not_worth_it(decided, board.pools) or decided
 
 
 def _best_first(moves: Iterable[Move]) -> tuple[Move, ...]:
@@ -149,7 +150,7 @@ def multi(
         for pool in (pools if len(pools) > 1 else ())
     ]
     sets = [move for move in found if move is not None and len(move.candidates) > 1]
-    return max(sets, key=_gain, default=None)
+    return max(sets, key=search.gain, default=None)
 
 
 def still_possible(board: DisruptionBoard, rules: ConsolidationOptions, move: Move) -> Move | None:
@@ -170,13 +171,6 @@ def _of_pool(candidates: Iterable[Candidate], pool: str) -> list[Candidate]:
     return [each for each in candidates if each.pool == pool]
 
 
-def _gain(move: Move | None) -> tuple[int, int, float]:
-    """Orders sets: by savings, by the number of nodes without a price, by the lowest cost."""
-    if move is None:
-        return -1, 0, 0.0
-    return move.savings, sum(not each.price for each in move.candidates), -move.cost
-
-
 class _Search:
     """The sets that were tried. `_spent`: the number of their pods."""
 
@@ -187,6 +181,12 @@ class _Search:
         self._room = _Room(board)
         self._spent = 0
         self._known: dict[tuple[str, ...], Move | NotConsolidatable] = {}
+
+    def gain(self, move: Move | None) -> tuple[float, int, float]:
+        """Orders sets: by what they gain, by the number of nodes without a price, by the lowest cost."""
+        if move is None:
+            return -inf, 0, 0.0
+        return gain(move, self._board.pools), sum(not each.price for each in move.candidates), -move.cost
 
     def _try(self, candidates: Sequence[Candidate]) -> Move | NotConsolidatable:
         key = tuple(each.node for each in candidates)
@@ -221,7 +221,7 @@ class _Search:
             if not more:
                 break
             found = self._try([*taken, *more])
-            if isinstance(found, Move) and _gain(found) > _gain(best):
+            if isinstance(found, Move) and self.gain(found) > self.gain(best):
                 best, place = found, after
                 taken += more
                 step *= 2
@@ -247,7 +247,7 @@ class _Search:
                 waiting += more  # saves nothing yet, according to the sums
                 continue
             found = self._try(together)
-            if isinstance(found, Move) and _gain(found) > _gain(best):
+            if isinstance(found, Move) and self.gain(found) > self.gain(best):
                 best = found
                 taken += [*waiting, *more]
                 waiting = []

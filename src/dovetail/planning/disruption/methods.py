@@ -8,8 +8,16 @@ from typing import Final
 
 import msgspec
 
+from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.board import REASONS, Candidate, DisruptionBoard, Method, RemainingBudgets
+from dovetail.planning.disruption.board import (
+    CONSOLIDATING,
+    REASONS,
+    Candidate,
+    DisruptionBoard,
+    Method,
+    RemainingBudgets,
+)
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, with_final_landing
 from dovetail.planning.disruption.consolidation import (
     ConsolidationResult,
@@ -20,6 +28,12 @@ from dovetail.planning.disruption.consolidation import (
     still_possible,
 )
 from dovetail.planning.disruption.emptiness import without_replacement
+from dovetail.planning.disruption.landing import (
+    in_waves,
+    largest_that_holds,
+    replacement_nodes,
+    waves_of_replaced,
+)
 from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, NotConsolidatable, simulate
 from dovetail.scheduling.placement import NewClaim, Solution
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
@@ -30,6 +44,8 @@ _SETS: Final = 10
 _SINGLES: Final = 50
 # After so many misses the room of a pool is used up; the next pass tries again.
 _MISSES: Final = 20
+# Only so many drifted and expired nodes of a pass are checked for waves: it must not delay the others.
+_WITH_WAVES: Final = 20
 _NEVER_SEEN: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -37,14 +53,15 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a pass.
 
     `commands` are to be started; if `validated_first`, after a validation (02 §8). `standing`: nodes that could be
-    disrupted and are not (R22). `refused`: why the others cannot. `board`: with the commands executed, if the pass
-    continues.
+    disrupted and are not (R22). `refused`: why the others cannot. `unreplaced`: why nodes are not replaced for a
+    reason other than consolidation. `board`: with the commands executed, if the pass continues.
     """
 
     commands: tuple[Command, ...] = ()
     validated_first: bool = False
     standing: frozenset[str] = frozenset()
     refused: Mapping[str, Sentence] = {}
+    unreplaced: Mapping[tuple[str, Reason], Sentence] = {}
     complete: bool = True
     board: DisruptionBoard | None = None
 
@@ -56,13 +73,16 @@ def decide_pass(board: DisruptionBoard, rules: ConsolidationOptions, *, go_on: G
     """
     standing: set[str] = set()
     refused: dict[str, Sentence] = {}
+    unreplaced: dict[tuple[str, Reason], Sentence] = {}
     complete, validated_first = True, False
     commands: tuple[Command, ...] = ()
     this = _Pass(board, rules, go_on)
     for method, decide in _METHODS:
         found = decide(this, method)
         standing |= found.standing
-        refused |= found.refused
+        refused = {**found.refused, **refused}  # the first reason counts
+        if method not in CONSOLIDATING:
+            unreplaced |= {(node, REASONS[method]): why for node, why in found.refused.items()}
         complete &= found.complete
         if not found.commands:
             continue
@@ -80,6 +100,7 @@ def decide_pass(board: DisruptionBoard, rules: ConsolidationOptions, *, go_on: G
         validated_first=validated_first,
         standing=frozenset(standing - started),
         refused={node: why for node, why in refused.items() if node not in standing | taken},
+        unreplaced={key: why for key, why in unreplaced.items() if key[0] not in taken},
         complete=complete,
     )
 
@@ -147,7 +168,7 @@ def _replaced(this: _Pass, method: Method) -> Decision:
         commands = [make_command(board, method, [each], savings=each.price) for each in bare]
         return Decision(commands=tuple(commands), standing=nodes)
     commands, refused, complete = [], dict[str, Sentence](), True
-    exchange = _NodeExchange(board, order)
+    exchange = NodeExchange(board, order)
     for each in order:
         if not budgets.allow(each) or not exchange.board.is_open(each):
             continue
@@ -158,8 +179,9 @@ def _replaced(this: _Pass, method: Method) -> Decision:
         if isinstance(solution, NotConsolidatable):
             refused[each.node] = solution.message
         elif budgets.take(each):
-            new = exchange.go(each, solution)
-            commands.append(make_command(board, method, [each], solution=solution, replacements=new))
+            before, new = exchange.board, exchange.go(each, solution)
+            waves = waves_of_replaced(before, each, new) if len(commands) < _WITH_WAVES else ()
+            commands.append(make_command(board, method, [each], solution=solution, replacements=new, waves=waves))
     return Decision(
         commands=with_final_landing(commands, exchange.board),
         standing=nodes - refused.keys(),
@@ -168,7 +190,7 @@ def _replaced(this: _Pass, method: Method) -> Decision:
     )
 
 
-class _NodeExchange:
+class NodeExchange:
     """Places the pods of many nodes that one pass replaces (02 §7.4, R20).
 
     A node that is still starting accepts only the pods it was created for, so replacements run in parallel. Pods go to
@@ -180,14 +202,14 @@ class _NodeExchange:
         self._coming, self._owed = board.world.coming_up(board.owed)
         self._aging = {each.node for each in candidates}
 
-    def place(self, candidate: Candidate) -> Solution | NotConsolidatable:
+    def place(self, candidate: Candidate, *, explain: bool = True) -> Solution | NotConsolidatable:
         """The targets of its pods, in addition to the pods that were placed before."""
         board = self.board
         aging = sorted(self._aging - {candidate.node, *self._coming} - board.gone - board.expecting)
         found = simulate(board, [candidate], shut=[*self._coming, *aging], owed=self._owed) if aging else None
         if isinstance(found, Solution):
             return found
-        return simulate(board, [candidate], shut=self._coming, owed=self._owed, explain=True)
+        return simulate(board, [candidate], shut=self._coming, owed=self._owed, explain=explain)
 
     def go(self, candidate: Candidate, solution: Solution) -> list[NewClaim]:
         """Takes the node, and returns the new nodes it needs."""
@@ -210,10 +232,11 @@ def _several(this: _Pass, method: Method) -> Decision:
     commands: list[Command] = []
     while len(commands) < _SETS:
         move = multi(board, this.rules, this.go_on, alone, again=bool(commands))
+        move = None if move is None else largest_that_holds(board, this.rules, move)
         if move is None:
             break
         commands.append(_consolidating(board, method, move))
-        board = board.after(move.candidates, move.solution)
+        board = board.after(move.candidates, move.solution, replacement_nodes(board, move.replacements))
         alone = alone.without_decided(board)
     if not commands:
         return Decision(complete=this.go_on())
@@ -227,22 +250,26 @@ def _one(this: _Pass, _: Method) -> Decision:
 def _consolidated(this: _Pass, commands: list[Command], board: DisruptionBoard, rest: ConsolidationResult) -> Decision:
     """Adds single nodes to the commands."""
     most, misses = len(commands) + _SINGLES, Counter[str]()
+    unsafe: dict[str, Sentence] = {}
     for alone in rest.moves:
         if len(commands) >= most or not this.go_on():
             break
         pool = alone.candidates[0].pool
         move = still_possible(board, this.rules, alone) if misses[pool] < _MISSES else None
-        misses[pool] += move is None
-        if move is not None:
-            commands.append(_consolidating(board, Method.SINGLE_NODE, move))
-            board = board.after(move.candidates, move.solution)
+        held = None if move is None else in_waves(board, move)
+        if isinstance(held, NotConsolidatable):
+            unsafe[alone.candidates[0].node] = held.message
+        misses[pool] += not isinstance(held, Move)
+        if isinstance(held, Move):
+            commands.append(_consolidating(board, Method.SINGLE_NODE, held))
+            board = board.after(held.candidates, held.solution, replacement_nodes(board, held.replacements))
     found = this.alone
-    could_go = {each.node for move in found.moves for each in move.candidates}
+    could_go = {each.node for move in found.moves for each in move.candidates} - unsafe.keys()
     return Decision(
         commands=with_final_landing(commands, board),
         validated_first=True,
         standing=frozenset(could_go.union(*(command.nodes for command in commands))),
-        refused=found.refused,
+        refused=found.refused | unsafe,
         complete=found.complete,
     )
 
@@ -255,6 +282,7 @@ def _consolidating(board: DisruptionBoard, method: Method, move: Move) -> Comman
         solution=move.solution,
         replacements=move.replacements,
         savings=None if any(each.price is None for each in move.candidates) else move.savings,
+        waves=move.waves,
     )
 
 

@@ -21,6 +21,7 @@ from dovetail.rules.budgets import (
     counts_of,
     read_budgets,
 )
+from dovetail.rules.nodes import StartingNodes, starting_nodes
 from dovetail.rules.states import NodeState
 
 
@@ -33,10 +34,14 @@ class ParsedPool(msgspec.Struct, frozen=True, eq=False):
 
 
 class PoolAllowances(msgspec.Struct, frozen=True, eq=False):
-    """What a pool's budgets allow for each reason, and which nodes use them."""
+    """What a pool's budgets allow for each reason, and which nodes use them.
+
+    `starting`: new nodes for pending pods, which hold consolidation back.
+    """
 
     counts: PoolCounts
     allowances: Mapping[Reason, Allowance]
+    starting: StartingNodes | None = None
 
 
 class PoolBudgets:
@@ -78,7 +83,8 @@ class PoolBudgets:
         for name, pool in pools.items():
             counts = count_with(counts_of(standing[name]), standing[name], taken)
             allowed = allowances(pool.budgets, now=now, counts=counts, reading=self._reading)
-            found[name] = PoolAllowances(counts, allowed)
+            starting = starting_nodes([member for member, _ in standing[name]], now)
+            found[name] = PoolAllowances(counts, allowed, starting)
         return found
 
 

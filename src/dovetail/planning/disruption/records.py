@@ -4,20 +4,19 @@ Everybody who may edit NodeClaims can write such a record. It counts only if eve
 identical record (R54), and the nodes are drained only if the rules allow it (R50).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Reason
+from dovetail.api.names import ConditionType, Reason
+from dovetail.api.objects import is_true
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.provisioning.claims import claim_name
-
-# Enough for a thousand claims; a command has far fewer.
-LONGEST_RECORD: Final = 128 * 1024
+from dovetail.values import limits
 
 
 class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -32,6 +31,7 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     deadline: objects.Instant
     claims: tuple[str, ...] = ()
     replacements: tuple[str, ...] = ()
+    waves: tuple[tuple[str, ...], ...] = ()  # UIDs of pods that are evicted before the others
 
 
 def record_of(command: Command, deadline: datetime) -> CommandRecord:
@@ -44,6 +44,7 @@ def record_of(command: Command, deadline: datetime) -> CommandRecord:
         deadline=deadline,
         claims=tuple(sorted(each.claim for each in command.candidates)),
         replacements=tuple(claim_name(claim.pool, command.id, str(number)) for number, claim in replacements),
+        waves=command.waves,
     )
 
 
@@ -53,7 +54,7 @@ def written(recorded: CommandRecord) -> str:
 
 def read_record(text: str) -> CommandRecord | None:
     """Returns None for any other text."""
-    if len(text) > LONGEST_RECORD:
+    if len(text) > limits.COMMAND:
         return None
     try:
         return msgspec.json.decode(text, type=CommandRecord)
@@ -85,3 +86,17 @@ def is_replacement(claim: objects.NodeClaim, record: CommandRecord) -> bool:
     numbers = range(1, len(record.replacements) + 1)
     is_named = claim.metadata.name in {claim_name(pool, record.id, str(number)) for number in numbers}
     return is_named and claim.metadata.annotations.get(names.REPLACEMENT_OF) == record.id
+
+
+def uninitialized_replacement_of(claim: objects.NodeClaim) -> str:
+    """The id of the command that an uninitialized claim was created for; empty if it is being deleted."""
+    if claim.metadata.deletion_timestamp is not None or is_true(claim, ConditionType.INITIALIZED):
+        return ""
+    return claim.metadata.annotations.get(names.REPLACEMENT_OF, "")
+
+
+def failed_replacements(claims: Iterable[objects.NodeClaim]) -> list[objects.NodeClaim]:
+    """Uninitialized replacements of commands that are not under way (R52)."""
+    every = list(claims)
+    under_way = {record.id for claim in every if (record := record_on(claim)) is not None}
+    return [claim for claim in every if (of := uninitialized_replacement_of(claim)) and of not in under_way]

@@ -7,9 +7,9 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import CapacityType
-from dovetail.model.refs import Redactable, Sentence
+from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.planning.disruption.board import Candidate, DisruptionBoard
-from dovetail.scheduling.new_nodes import too_few
+from dovetail.scheduling.new_nodes import too_few, types_of
 from dovetail.scheduling.placement import MachineType, NewClaim, Offer, Origin, PodInfo, Solution, price_text
 from dovetail.scheduling.requirements import Requirements, one_of
 
@@ -30,6 +30,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     solution: Solution
     replacements: tuple[NewClaim, ...] = ()
     savings: int = 0  # billionths per hour
+    waves: tuple[tuple[str, ...], ...] = ()  # UIDs of pods that are evicted before the others
 
     @property
     def cost(self) -> float:
@@ -41,10 +42,14 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotConsolidatable(msgspec.Struct, frozen=True):
-    """Why the nodes cannot be removed. `too_expensive`: their pods have a place, but it saves nothing."""
+    """Why the nodes cannot be removed. `too_expensive`: their pods have a place, but it saves nothing.
+
+    `pod`: would find no room.
+    """
 
     message: Sentence
     too_expensive: bool = False
+    pod: Ref | None = None
 
     def __str__(self) -> str:
         return str(self.message)
@@ -114,7 +119,7 @@ def crowded_out(board: DisruptionBoard, solution: Solution) -> NotConsolidatable
 def _why_not(solution: Solution) -> Sentence:
     blocking = [error for error in solution.errors.values() if error.origin is not Origin.PENDING]
     more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
-    return Sentence("not all pods would have a place: ", Redactable(blocking[0].pod, str(blocking[0])), more)
+    return Sentence("not all pods would have another place: ", Redactable(blocking[0].pod, str(blocking[0])), more)
 
 
 def decide(
@@ -248,12 +253,6 @@ def too_few_kinds(
 def _pinned(claim: NewClaim, capacity_type: CapacityType) -> NewClaim:
     only = one_of(names.CAPACITY_TYPE_LABEL, (capacity_type,))
     return msgspec.structs.replace(claim, requirements=claim.requirements.add(only))
-
-
-def types_of(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> Iterable[MachineType]:
-    """In the order of the pool."""
-    named = set(claim.types)
-    return (type_ for type_ in types.get(claim.pool, ()) if type_.name in named)
 
 
 def worst_price(ways: Sequence[Offer]) -> int:

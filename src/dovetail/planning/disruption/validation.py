@@ -9,6 +9,7 @@ from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import REASONS, Candidate, DisruptionBoard, Method, RemainingBudgets
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting
 from dovetail.planning.disruption.emptiness import without_replacement
+from dovetail.planning.disruption.landing import in_waves, replacement_nodes
 from dovetail.planning.disruption.replacing import (
     ConsolidationOptions,
     NotConsolidatable,
@@ -95,16 +96,18 @@ def _still_consolidating(command: Command, board: DisruptionBoard, rules: Consol
     move = decide(board, present, rules)
     if isinstance(move, NotConsolidatable):
         return refused(RejectionCause.SCHEDULING, move.message)
-    if len(move.replacements) != len(command.replacements):
-        changed = "a new node is needed now" if move.replacements else "no new node is needed any more"
-        return refused(RejectionCause.SCHEDULING, changed)
+    if len(move.replacements) > len(command.replacements):
+        return refused(RejectionCause.SCHEDULING, "a new node is needed now")
     replacements = [
         msgspec.structs.replace(found, types=planned.types)
-        for planned, found in zip(command.replacements, move.replacements, strict=True)
+        for planned, found in zip(command.replacements, move.replacements, strict=False)
         if set(planned.types) <= set(found.types) and not too_few_kinds(board.world.types, found, planned.types)
     ]
     if len(replacements) < len(move.replacements):
         return refused(RejectionCause.SCHEDULING, "some of the planned instance types would not do any more")
+    held = in_waves(board, msgspec.structs.replace(move, replacements=tuple(replacements)))
+    if isinstance(held, NotConsolidatable):
+        return refused(RejectionCause.SCHEDULING, held.message)
     price = sum(launch_price(board.world.types, each) for each in replacements)
     deleted = saved_by_deleting(present)
     started = make_command(
@@ -114,5 +117,6 @@ def _still_consolidating(command: Command, board: DisruptionBoard, rules: Consol
         solution=move.solution,
         replacements=replacements,
         savings=None if deleted is None else deleted - price,
+        waves=held.waves,
     )
-    return ValidationResult(started, None, board.after(present, move.solution))
+    return ValidationResult(started, None, board.after(present, move.solution, replacement_nodes(board, replacements)))

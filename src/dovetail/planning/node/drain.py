@@ -7,6 +7,7 @@ a pod, so that a new protection, a new deadline or a closed window is never miss
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -38,6 +39,19 @@ class PodStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     forced: ForcedDeletion | None = None
 
 
+class EvictionTurn(msgspec.Struct, frozen=True):
+    """The UIDs of the pods whose turn it is; None: all. `until`: when time alone changes that."""
+
+    pods: frozenset[str] | None = None
+    until: datetime | None = None
+
+    def has(self, pod: PodRecord) -> bool:
+        return self.pods is None or pod.uid in self.pods
+
+
+NOT_HELD: Final = EvictionTurn()
+
+
 class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that the drain waits for, in the order of their groups."""
 
@@ -54,8 +68,12 @@ def drain_plan(
     deadline: datetime | None,
     now: datetime,
     timings: Timings = Timings(),  # noqa: B008
+    held: EvictionTurn = NOT_HELD,
 ) -> DrainPlan:
-    """Groups are evicted one after the other. Deletions for the deadline do not wait (03 §4.3)."""
+    """Groups are evicted one after the other. Deletions for the deadline do not wait (03 §4.3).
+
+    `held`: pods of the first group are evicted in waves (R55).
+    """
     waiting = sorted(
         (pod for pod in pods if is_waited_for(pod, now, timings)),
         key=lambda pod: (_group(pod), pod.namespace, pod.name),
@@ -67,8 +85,12 @@ def drain_plan(
     }
     # A pod that is deleted for the deadline still has its grace, and its group waits for it (03 §4.4).
     first = min(map(_group, waiting), default=0)
-    steps = tuple(_step(pod, forced.get(pod.uid), _group(pod) == first, now, timings) for pod in waiting)
+    steps = tuple(
+        _step(pod, forced.get(pod.uid), _group(pod) == first and held.has(pod), now, timings) for pod in waiting
+    )
     instants = [step.until for step in steps if step.until is not None]
+    if held.until is not None:
+        instants.append(held.until)
     if deadline is not None and deadline > now:
         instants.append(deadline)
     return DrainPlan(steps=steps, until=min(instants, default=None))
@@ -126,16 +148,17 @@ def waiting_note(steps: Sequence[PodStep], deadline: datetime | None, blocked: d
     one = len(steps) == 1
     named = [
         f"{step.pod.namespace}/{step.pod.name} ({blocked.get(step.pod.uid, step.why)})"
-        for step in sorted(steps, key=_tells_most)[:NAMED_AT_MOST]
+        for step in sorted(steps, key=tells_most)[:NAMED_AT_MOST]
     ]
     more = f" and {len(steps) - NAMED_AT_MOST} more" if len(steps) > NAMED_AT_MOST else ""
-    forced = "; the drain has no deadline, so the node waits for as long as it takes"
+    forced = f"; no terminationGracePeriod: the node waits until {'it is' if one else 'they are'} gone"
     if deadline is not None:
         forced = f"; all that is left is deleted by {format_time(deadline)}"
     return f"{len(steps)} {'pod is' if one else 'pods are'} waiting to be evicted: {', '.join(named)}{more}{forced}"
 
 
-def _tells_most(step: PodStep) -> int:
+def tells_most(step: PodStep) -> int:
+    """Orders steps: those that explain best why a drain takes long come first."""
     return (DrainAction.PROTECTED, DrainAction.EVICT, DrainAction.DELETE, DrainAction.GOING, DrainAction.LATER).index(
         step.action
     )

@@ -10,6 +10,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.planning.nodepool.hash import pool_annotations, pool_hash
+from dovetail.planning.provisioning.spare_room import with_spare_room
 from dovetail.scheduling.fast import IncrementalWorld
 from dovetail.scheduling.new_nodes import offers
 from dovetail.scheduling.placement import (
@@ -46,14 +47,15 @@ class ProvisioningPlan(msgspec.Struct, frozen=True):
     solution: Solution
     starved: Mapping[str, str]
     zones: Mapping[str, int]
+    spared: frozenset[str] = frozenset()  # UIDs of pods that get nodes of their own, because others may take their room
 
 
 def plan(problem: PlacementRequest, world: IncrementalWorld, go_on: Callable[[], bool]) -> ProvisioningPlan:
     """The expensive part of a pass, which runs on a worker thread."""
     now = world.now(problem.nodes, problem.pools, problem.types, problem.daemons)
-    return ProvisioningPlan(
-        now.what_if(problem.pods, go_on=go_on, explain=True), starved(problem), effective_zones(problem)
-    )
+    solution = now.what_if(problem.pods, go_on=go_on, explain=True)
+    solution, spared = with_spare_room(now, problem.pods, solution, go_on)
+    return ProvisioningPlan(solution, starved(problem), effective_zones(problem), spared)
 
 
 def nomination(batch_longest: timedelta) -> timedelta:

@@ -121,7 +121,7 @@ class Solve:
         return sorted(carried, key=lambda group: group.rule.key) if len(carried) > 1 else carried
 
     def _hide(self, hidden: Sequence[int]) -> None:
-        """A hidden node no longer makes its domains known."""
+        """A hidden node no longer makes its domains known, nor counts for the limits of its pool."""
         inverse = (group for groups in self._inverse.values() for group in groups)
         active = dict.fromkeys((*self._groups.values(), *self._own_inverse.values(), *inverse))
         for row in hidden:

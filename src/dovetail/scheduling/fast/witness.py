@@ -50,7 +50,8 @@ class PriceBound(msgspec.Struct, frozen=True, kw_only=True):
         if self.price is None:
             return "no instance type would take what is left over"
         cost, limit = price_text(self.price), price_text(self.limit)
-        return f"the cheapest type that would take what is left over, {self.type}, costs {cost}, not less than {limit}"
+        cheapest = f"the cheapest new node for the rest ({self.type}, ${cost}/h)"
+        return f"{cheapest} is no cheaper than what it replaces (${limit}/h)"
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -8,6 +8,7 @@ from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.existing_nodes import ExistingNode
 from dovetail.scheduling.fast.bits import members
 from dovetail.scheduling.fast.groups import BoundPods, TopologyGroups
+from dovetail.scheduling.fast.landing import FreeShares
 from dovetail.scheduling.fast.rows import Rows
 from dovetail.scheduling.fast.shapes import Shapes
 from dovetail.scheduling.fast.solving import PlacementStep, Solve
@@ -16,6 +17,7 @@ from dovetail.scheduling.fast.witness import CachedWitness
 from dovetail.scheduling.new_nodes import Reservations, daemon_options, limits_left, pools_in_order
 from dovetail.scheduling.placement import (
     MachineType,
+    NewClaim,
     NodeInfo,
     PlacementRequest,
     PodInfo,
@@ -36,6 +38,7 @@ class _AwaitedPods(NamedTuple):
     pods: tuple[PodInfo, ...]
     steps: Sequence[PlacementStep]
     with_room: frozenset[str]  # by UID: on existing nodes
+    new_claims: tuple[NewClaim, ...]
 
 
 class World:
@@ -51,7 +54,7 @@ class World:
         self.types = types
         self._pools = pools
         self.reservations = Reservations(types)
-        self._daemons = daemons
+        self.daemons = daemons
         self._begin()
         self._offered: dict[str, Offered] = {}
         self.seen: dict[tuple[str, ...], CachedWitness] = {}  # by the nodes to remove
@@ -61,19 +64,20 @@ class World:
     def _begin(self) -> None:
         well_known = self.options.well_known
         self.tables = [
-            Table(pool, daemon_options(pool, self.types[pool.name], self._daemons, well_known), well_known)
+            Table(pool, daemon_options(pool, self.types[pool.name], self.daemons, well_known), well_known)
             for pool in pools_in_order(self._pools, self.types)
         ]
         self.shapes = Shapes(respect_preferences=self.options.respect_preferences)
 
     def _settle(self, nodes: Iterable[NodeInfo]) -> None:
-        self.rows = Rows(nodes, self._daemons, self.rows)
+        self.rows = Rows(nodes, self.daemons, self.rows)
         self.bound = BoundPods(self.rows)
         self.groups = TopologyGroups(self.rows, self.bound, self._offered_domains)
         self.labels_read = labels_read(self.bound.carriers)
         self.left = {table: limits_left(table.pool, self.rows.nodes) for table in self.tables}
         self._sites: dict[int, ExistingNode] = {}
         self._owed: _AwaitedPods | None = None
+        self._free_shares: FreeShares | None = None
         self.seen = {gone: seen for gone, seen in self.seen.items() if all(name in self.rows.of_name for name in gone)}
 
     def update(self, nodes: Sequence[NodeInfo]) -> None:
@@ -96,7 +100,7 @@ class World:
         if len(nodes) != len(rows.nodes):
             return self._settle(nodes)
         if changed:
-            self._owed = None
+            self._owed = self._free_shares = None
         for row, node in changed:
             self.groups.exchange(row, rows.nodes[row].pods, node.pods)
             self._sites.pop(row, None)
@@ -120,16 +124,19 @@ class World:
         owed: tuple[PodInfo, ...] = (),
         explain: bool = False,
         most_new: int | None = None,
+        only_new: bool = False,
     ) -> Solution:
         """The places of the pods without these nodes. Asking changes nothing.
 
-        `shut` nodes stay and take none of the pods. `owed` pods are placed as well; callers that ask often pass the
-        same object, so that their places are computed once. `explain` adds the reason to every error, which takes much
-        longer. With `most_new` the search ends as soon as pods of candidates need more new nodes.
+        `shut` nodes stay and take none of the pods; with `only_new` no node does. `owed` pods are placed as well;
+        callers that ask often pass the same object, so that their places are computed once. `explain` adds the reason
+        to every error, which takes much longer. With `most_new` the search ends as soon as pods of candidates need more
+        new nodes.
         """
         begun = self._of_owed(owed).steps if owed and pods and not self.reservations else ()
         row = self.rows.of_name
-        solve = Solve(self, (*pods, *owed), [row[name] for name in without], [row[name] for name in shut], most_new)
+        closed = range(len(self.rows.nodes)) if only_new else [row[name] for name in shut]
+        solve = Solve(self, (*pods, *owed), [row[name] for name in without], closed, most_new)
         try:
             return solve.solution(go_on, explain=explain, begun=begun)
         finally:
@@ -139,20 +146,31 @@ class World:
         """The UIDs of owed pods that fit on existing nodes."""
         return self._of_owed(owed).with_room if owed else frozenset()
 
+    def nodes_for(self, owed: tuple[PodInfo, ...]) -> dict[str, NodeInfo]:
+        """By UID: the existing nodes of owed pods if nothing else changes, also nodes that are not initialized."""
+        steps = self._of_owed(owed).steps if owed else ()
+        return {pod.uid: self.rows.nodes[row] for pod, row, _ in steps if row is not None}
+
+    def pools_for(self, owed: tuple[PodInfo, ...]) -> dict[str, str]:
+        """By UID: the pools of the new nodes that owed pods need if nothing else changes."""
+        claims = self._of_owed(owed).new_claims if owed else ()
+        return {uid: claim.pool for claim in claims for uid in claim.pods}
+
     def _of_owed(self, owed: tuple[PodInfo, ...]) -> "_AwaitedPods":
         """The places of the owed pods if nothing else changes."""
         if self._owed is None or self._owed.pods is not owed:
-            steps = self._steps(owed)
-            self._owed = _AwaitedPods(owed, steps, frozenset(pod.uid for pod, row, _ in steps if row is not None))
+            steps, solution = self._steps(owed)
+            with_room = frozenset(pod.uid for pod, row, _ in steps if row is not None)
+            self._owed = _AwaitedPods(owed, steps, with_room, solution.new_claims)
         return self._owed
 
-    def _steps(self, pods: Sequence[PodInfo], shut: Sequence[int] = ()) -> Sequence[PlacementStep]:
+    def _steps(self, pods: Sequence[PodInfo], shut: Sequence[int] = ()) -> tuple[Sequence[PlacementStep], Solution]:
         solve = Solve(self, pods, (), shut)
         try:
-            solve.solution(lambda: True, explain=False)
+            solution = solve.solution(lambda: True, explain=False)
         finally:
             solve.undo()
-        return solve.steps
+        return solve.steps, solution
 
     def coming_up(self, owed: tuple[PodInfo, ...]) -> tuple[list[str], tuple[PodInfo, ...]]:
         """The nodes that are not initialized, and the owed pods without a place on them."""
@@ -161,8 +179,15 @@ class World:
         if not (rows and owed):
             return coming, owed
         others = list(members(self.rows.open & self.rows.initialized))
-        there = {pod.uid for pod, row, _ in self._steps(owed, others) if row is not None}
+        there = {pod.uid for pod, row, _ in self._steps(owed, others)[0] if row is not None}
         return coming, tuple(pod for pod in owed if pod.uid not in there)
+
+    @property
+    def free_shares(self) -> FreeShares:
+        """What `landing` reads of all rows."""
+        if self._free_shares is None:
+            self._free_shares = FreeShares(self)
+        return self._free_shares
 
     def site(self, row: int) -> ExistingNode:
         found = self._sites.get(row)

@@ -17,9 +17,11 @@ import yaml
 
 from dovetail import ports
 from dovetail.ports import AlreadyExists, Create, Patch, Resource
+from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.daemon_set import DaemonSets
+from dovetail.sim.actors.default_spread import SERVICES
 from dovetail.sim.actors.deployment import Deployments
 from dovetail.sim.actors.garbage import PodGarbage
 from dovetail.sim.actors.job import Jobs
@@ -53,7 +55,7 @@ R = TypeVar("R")
 
 START = datetime(2026, 3, 2, tzinfo=UTC)  # a Monday
 _WORKLOADS = (DEPLOYMENTS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS)
-_RAW = (PODS, NODES, PDBS, *_WORKLOADS, CLAIMS, VOLUMES, NAMESPACES, PRIORITY_CLASSES)
+_RAW = (PODS, NODES, PDBS, *_WORKLOADS, CLAIMS, VOLUMES, NAMESPACES, PRIORITY_CLASSES, SERVICES)
 _STORAGE = (ports.STORAGE_CLASSES, ports.CSI_NODES, ports.VOLUME_ATTACHMENTS)
 _TYPED = (ports.NODEPOOLS, ports.NODECLAIMS, ports.KWOK_NODECLASSES, ports.LEASES, ports.EVENTS, *_STORAGE)
 KINDS: Mapping[tuple[str, str], Kind] = {
@@ -79,9 +81,9 @@ def documents(manifests: Iterable[Raw | str]) -> list[dict[str, Any]]:
 def kind_of(manifest: Raw) -> Kind:
     """The resource of a manifest. An unknown kind counts as namespaced, with a regular plural."""
     api_version, kind = manifest["apiVersion"], manifest["kind"]
-    known = KINDS.get((api_version, kind))
-    if known is not None:
-        return known
+    resource = KINDS.get((api_version, kind))
+    if resource is not None:
+        return resource
     group, _, version = api_version.rpartition("/")
     return Resource(group, version, f"{kind.lower()}s", kind, dict[str, Any], namespaced=True)
 
@@ -89,14 +91,21 @@ def kind_of(manifest: Raw) -> Kind:
 class SimCluster:
     """Server and actors. Use it with `async with` on a virtual loop, or through `run`."""
 
-    def __init__(self, clock: VirtualClock, *, seed: int = 0, latency_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        *,
+        seed: int = 0,
+        latency_seconds: float = 0.0,
+        scheduler_profiles: SchedulerProfiles | None = None,
+    ) -> None:
         self.clock = clock
         self.server = ApiServer(clock, seed=seed, latency_seconds=latency_seconds)
         self.trace = self.server.trace  # every write so far, one line each
         self.api = self.server.client("kubectl")
         world = self.world = ActorContext(self.server.client("kube-controller-manager"), clock)
         kubelet = world.acting_as(self.server.client("kubelet"))
-        self.scheduler = Scheduler(world.acting_as(self.server.client("kube-scheduler")))
+        self.scheduler = Scheduler(world.acting_as(self.server.client("kube-scheduler")), scheduler_profiles)
         self.kubelets = Kubelets(kubelet)
         self.server.node_leases.renewed_at = self.kubelets.lease_renewed_at
         self.node_lifecycle = NodeLifecycle(world)
@@ -203,11 +212,13 @@ def run(
     start: datetime = START,
     shuffle: bool = False,
     latency_seconds: float = 0.0,
+    scheduler_profiles: SchedulerProfiles | None = None,
 ) -> R:
     """Run the scenario in a new cluster. `shuffle`: randomize the order of callbacks at one instant, too."""
 
     async def main(clock: VirtualClock) -> list[R]:
-        async with SimCluster(clock, seed=seed, latency_seconds=latency_seconds) as cluster:
+        made = SimCluster(clock, seed=seed, latency_seconds=latency_seconds, scheduler_profiles=scheduler_profiles)
+        async with made as cluster:
             return [await scenario(cluster)]
         raise AssertionError("the cluster ended before the scenario")
 

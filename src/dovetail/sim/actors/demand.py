@@ -59,9 +59,12 @@ class Neighbours(NamedTuple):
 
 
 class Demand:
-    """The parsed requirements of a pod. Compared by identity."""
+    """The parsed requirements of a pod. Compared by identity.
 
-    def __init__(self, pod: Raw) -> None:
+    `defaults`: spread constraints if it has none of its own; None: those of kube-scheduler without a configuration.
+    """
+
+    def __init__(self, pod: Raw, defaults: tuple[Spread, ...] | None = None) -> None:
         spec = pod["spec"]
         affinity = spec.get("affinity") or {}
         nodes = affinity.get("nodeAffinity") or {}
@@ -75,7 +78,9 @@ class Demand:
         self.node_selector: Labels = spec.get("nodeSelector") or {}
         self.required_nodes: Sequence[Raw] | None = None if required is None else required["nodeSelectorTerms"]
         self.preferred_nodes: Sequence[Raw] = nodes.get(_PREFERRED) or ()
-        self.spreads = tuple(_spread(self.labels, raw) for raw in spec.get("topologySpreadConstraints") or ())
+        own = tuple(_spread(self.labels, raw) for raw in spec.get("topologySpreadConstraints") or ())
+        self.spreads = own or defaults or ()
+        self.system_spread = not own and defaults is None
         self.affinity, self.preferred_affinity = self._terms(affinity.get("podAffinity"))
         self.anti_affinity, self.preferred_anti_affinity = self._terms(affinity.get("podAntiAffinity"))
         self.claims = tuple(claim_names(spec))

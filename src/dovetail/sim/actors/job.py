@@ -138,11 +138,11 @@ class Jobs(WorkloadActor):
         if started_at is not None:
             status["startTime"] = format_time(started_at)
         if over is not None:
-            said = {"status": "True", "reason": over.reason, "message": over.message}
+            condition = {"status": "True", "reason": over.reason, "message": over.message}
             types = ["SuccessCriteriaMet" if over.type == "Complete" else "FailureTarget"]
             if all(map(wire.finished, pods)):  # not while a pod still runs
                 types.append(over.type)
-            changes = [{"type": type_, **said, "lastProbeTime": wire.timestamp(now)} for type_ in types]
+            changes = [{"type": type_, **condition, "lastProbeTime": wire.timestamp(now)} for type_ in types]
             status["conditions"] = wire.with_conditions(obj, changes, now)
             if "Complete" in types:
                 status["completionTime"] = wire.timestamp(now)

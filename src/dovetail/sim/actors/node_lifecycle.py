@@ -101,8 +101,8 @@ class NodeLifecycle(Actor):
         silent = self._silent_since.get(key)
         lost = silent is not None and now >= silent + timedelta(seconds=MONITOR_GRACE_SECONDS)
         if lost and wire.condition_status(node, "Ready") != "Unknown":
-            said = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
-            changes = [{"type": type_, "status": "Unknown", **said} for type_ in _SILENT]
+            condition = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+            changes = [{"type": type_, "status": "Unknown", **condition} for type_ in _SILENT]
             node = await self.world.set_conditions(NODES, node, changes)
         if node is None or key not in self._nodes.items:
             return

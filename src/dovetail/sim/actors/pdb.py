@@ -77,10 +77,10 @@ def health(pods: Iterable[Raw], disrupted: Mapping[str, str], now: datetime) -> 
     return PdbHealth(healthy, kept, recheck_at)
 
 
-def pdb_status(pdb: Raw, *, expected: int, found: PdbHealth, now: datetime) -> dict[str, Any]:
+def pdb_status(pdb: Raw, *, expected: int, pod_health: PdbHealth, now: datetime) -> dict[str, Any]:
     """The status of a budget whose expected number of pods is known."""
     budget = record(pdb)
-    allowed = disruptions_allowed(budget, expected=expected, healthy=found.healthy)
+    allowed = disruptions_allowed(budget, expected=expected, healthy=pod_health.healthy)
     generation = pdb["metadata"].get("generation", 1)
     condition = {
         "type": "DisruptionAllowed",
@@ -92,11 +92,11 @@ def pdb_status(pdb: Raw, *, expected: int, found: PdbHealth, now: datetime) -> d
     # A merge patch removes what is named with None.
     gone = dict.fromkeys(wire.status_of(pdb).get("disruptedPods") or {})
     return {
-        "currentHealthy": found.healthy,
+        "currentHealthy": pod_health.healthy,
         "desiredHealthy": desired_healthy(budget, expected) or 0,
         "expectedPods": expected,
         "disruptionsAllowed": allowed,
-        "disruptedPods": {**gone, **found.disrupted} or None,
+        "disruptedPods": {**gone, **pod_health.disrupted} or None,
         "observedGeneration": generation,
         "conditions": wire.with_conditions(pdb, [condition], now),
     }
@@ -176,14 +176,14 @@ class PodDisruptionBudgets(Actor):
             return
         now = self.world.now()
         pods = list(self._members.get(key, {}).values())
-        found = health(pods, wire.status_of(pdb).get("disruptedPods") or {}, now)
+        pod_health = health(pods, wire.status_of(pdb).get("disruptedPods") or {}, now)
         try:
             expected = expected_pods(pods, self._scales(pods)) if counts_scales(record(pdb)) else len(pods)
-            status = pdb_status(pdb, expected=expected, found=found, now=now)
+            status = pdb_status(pdb, expected=expected, pod_health=pod_health, now=now)
         except NoController as problem:
             status = failed_status(pdb, str(problem), now)
-        if found.recheck_at is not None:
-            self.enqueue_at(key, found.recheck_at + timedelta(seconds=1))
+        if pod_health.recheck_at is not None:
+            self.enqueue_at(key, pod_health.recheck_at + timedelta(seconds=1))
         if change := status_change(pdb, status):
             await self.world.patch_status(PDBS, pdb, change)
 

@@ -6,7 +6,7 @@ Requirements are parsed once for all equal pods, and the answer of a node is cac
 from collections import Counter
 from collections.abc import Container, Sequence
 
-from dovetail.sim.actors.demand import Demand, Labels, demand_key
+from dovetail.sim.actors.demand import Demand, Labels, Spread, demand_key
 from dovetail.sim.actors.fit import FITS, Fit, NodeUsage, fit, zone_fit
 from dovetail.sim.actors.score import best, least_allocated
 from dovetail.sim.actors.topology import Crowd, Surroundings
@@ -25,15 +25,15 @@ class SchedulerCache:
         self._priorities: Counter[int] = Counter()  # number of placed pods by priority
         self.nominated: dict[str, dict[str, Demand]] = {}  # pods nominated to the node, by node
         self._nominations: dict[str, tuple[str, Demand]] = {}
-        self._demands: dict[str, Demand] = {}
+        self._demands: dict[tuple[str, tuple[Spread, ...] | None], Demand] = {}
         self._homeless: dict[str, dict[str, Demand]] = {}  # pods of unknown nodes, by node
         self._placed: dict[str, tuple[str, Demand, bool]] = {}
 
-    def demand(self, pod: Raw) -> Demand:
-        """The requirements of the pod; the same object for equal pods."""
-        key = demand_key(pod)
+    def demand(self, pod: Raw, defaults: tuple[Spread, ...] | None = None) -> Demand:
+        """The requirements of the pod; the same object for equal pods. `defaults`: see `Demand`."""
+        key = (demand_key(pod), defaults)
         if key not in self._demands:
-            self._demands[key] = Demand(pod)
+            self._demands[key] = Demand(pod, defaults)
         return self._demands[key]
 
     def node_changed(self, old: Raw | None, new: Raw | None) -> bool:

@@ -75,8 +75,8 @@ def _containers(pod: Raw, state: Raw, *, ready: bool) -> list[Raw]:
 def readiness(*, ready: bool) -> list[Raw]:
     if ready:
         return [{"type": type_, "status": "True", "reason": None, "message": None} for type_ in _READINESS]
-    said = {"status": "False", "reason": "ContainersNotReady", "message": "containers with unready status"}
-    return [{"type": type_, **said} for type_ in _READINESS]
+    condition = {"status": "False", "reason": "ContainersNotReady", "message": "containers with unready status"}
+    return [{"type": type_, **condition} for type_ in _READINESS]
 
 
 def ended_status(pod: Raw, now: datetime) -> dict[str, Any]:
@@ -86,10 +86,10 @@ def ended_status(pod: Raw, now: datetime) -> dict[str, Any]:
     since = wire.status_of(pod).get("startTime", at)
     reason = "Completed" if code == 0 else "Error"
     done = {"exitCode": code, "reason": reason, "startedAt": since, "finishedAt": at}
-    said = {"status": "False", "reason": "PodCompleted", "message": None}
+    condition = {"status": "False", "reason": "PodCompleted", "message": None}
     return {
         "phase": "Succeeded" if code == 0 else "Failed",
-        "conditions": wire.with_conditions(pod, [{"type": type_, **said} for type_ in _READINESS], now),
+        "conditions": wire.with_conditions(pod, [{"type": type_, **condition} for type_ in _READINESS], now),
         "containerStatuses": _containers(pod, {"terminated": done}, ready=False),
     }
 
@@ -97,10 +97,10 @@ def ended_status(pod: Raw, now: datetime) -> dict[str, Any]:
 def node_status(node: Raw, *, ready: bool, host: str, now: datetime) -> dict[str, Any]:
     """The status that a kubelet reports of its node; a known capacity stays."""
     status, labels = wire.status_of(node), wire.labels_of(node)
-    said = ("True", "KubeletReady", "kubelet is posting ready status")
+    ready_condition = ("True", "KubeletReady", "kubelet is posting ready status")
     if not ready:
-        said = ("False", "KubeletNotReady", "container runtime is down")
-    reports = [("Ready", *said), *((type_, "False", reason, message) for type_, reason, message in _HEALTHY)]
+        ready_condition = ("False", "KubeletNotReady", "container runtime is down")
+    reports = [("Ready", *ready_condition), *((type_, "False", reason, message) for type_, reason, message in _HEALTHY)]
     fields = ("type", "status", "reason", "message")
     beat = {"lastHeartbeatTime": wire.timestamp(now)}
     changes = [{**dict(zip(fields, entry, strict=True)), **beat} for entry in reports]

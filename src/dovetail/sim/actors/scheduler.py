@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 
 from dovetail.api.names import REGION_LABEL, ZONE_LABEL
 from dovetail.ports import ApiError, Conflict, Create, NotFound
+from dovetail.scheduling.default_spread import DEFAULT_SCHEDULER, SchedulerProfile, SchedulerProfiles
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import Actor, ActorContext
+from dovetail.sim.actors.default_spread import DefaultSpreads
 from dovetail.sim.actors.demand import Demand, Labels
 from dovetail.sim.actors.fit import Fit, summary, unfit_message
 from dovetail.sim.actors.placement import Answers, SchedulerCache, asks_the_same, place
@@ -20,7 +22,7 @@ from dovetail.sim.actors.wire import CLAIMS, NODES, PDBS, PODS, VOLUMES, Raw
 from dovetail.sim.server.kinds import BINDINGS
 from dovetail.values.timestamp import parse_time
 
-NAME = "default-scheduler"
+_NO_CONFIGURATION = SchedulerProfiles({DEFAULT_SCHEDULER: SchedulerProfile(system=True)})
 _PASS = "pass"
 _MESSAGES = "messages"
 _MAX_TOUCHED = 100_000
@@ -31,13 +33,10 @@ _PREEMPTING = "not eligible due to a terminating pod on the nominated node."
 
 
 def waits(pod: Raw) -> bool:
-    """Whether the default scheduler has to place the pod."""
-    spec = pod["spec"]
-    ours = (spec.get("schedulerName") or NAME) == NAME
+    """Whether a scheduler has to place the pod."""
     return (
-        ours
-        and not wire.node_of(pod)
-        and not spec.get("schedulingGates")
+        not wire.node_of(pod)
+        and not pod["spec"].get("schedulingGates")
         and not wire.deleting(pod)
         and not wire.finished(pod)
     )
@@ -54,10 +53,11 @@ def nominated_node(pod: Raw) -> str:
 
 
 class Scheduler(Actor):
-    """Binds pods in passes over the waiting ones."""
+    """Binds pods in passes over the waiting ones. `profiles`: its configuration; by default, it has none."""
 
-    def __init__(self, world: ActorContext) -> None:
+    def __init__(self, world: ActorContext, profiles: SchedulerProfiles | None = None) -> None:
         super().__init__(world)
+        self._defaults = DefaultSpreads(world, profiles or _NO_CONFIGURATION)
         self.cluster = SchedulerCache()
         self._answers: dict[Demand, Answers] = {}
         self._waiting: dict[str, Raw] = {}
@@ -71,6 +71,7 @@ class Scheduler(Actor):
         world.store(NODES).on_change(self._node_changed)
         self._claims.on_change(self._volume_changed)
         self._volumes.on_change(self._volume_changed)
+        self._defaults.services.on_change(self._service_changed)
 
     def _node_changed(self, old: Raw | None, new: Raw | None) -> None:
         if self.cluster.node_changed(old, new) and self._waiting:
@@ -81,13 +82,26 @@ class Scheduler(Actor):
         if self._waiting:
             self.enqueue(_PASS)
 
+    def _service_changed(self, _old: Raw | None, _new: Raw | None) -> None:
+        """Default constraints select pods as Services do."""
+        for key, pod in self._waiting.items():
+            demand = self._demand(pod)
+            if demand is not self._demands[key]:
+                self._demands[key] = demand
+                self._parked.pop(key, None)
+                self.cluster.nominate(key, nominated_node(pod), demand)
+                self.enqueue(_PASS)
+
+    def _demand(self, pod: Raw) -> Demand:
+        return self.cluster.demand(pod, self._defaults.of(pod))
+
     def _pod_changed(self, old: Raw | None, new: Raw | None) -> None:
         changed = self.cluster.pod_changed(old, new)
         key = wire.key_of(new or old or {})
-        if new is not None and waits(new):
+        if new is not None and waits(new) and self._defaults.serves(new):
             if old is None or key not in self._waiting or not asks_the_same(old, new):
                 self._parked.pop(key, None)
-                self._demands[key] = self.cluster.demand(new)
+                self._demands[key] = self._demand(new)
                 changed = True
             self._waiting[key] = new
             changed |= self.cluster.nominate(key, nominated_node(new), self._demands[key])
@@ -126,9 +140,9 @@ class Scheduler(Actor):
         state = self._state(demand)
         if self._parked.get(key) == state:
             return
-        known = None if demand.claims or nominated_node(pod) else failed.get(demand)
-        if known is not None and known[0] == state:
-            await self._refuse(pod, known[1])
+        failure = None if demand.claims or nominated_node(pod) else failed.get(demand)
+        if failure is not None and failure[0] == state:
+            await self._refuse(pod, failure[1])
             self._parked[key] = state
             return
         zones = tuple(self._zones(pod["metadata"].get("namespace", ""), demand.claims))
@@ -197,7 +211,7 @@ class Scheduler(Actor):
     async def _preempt(self, pod: Raw, message: str, chosen: PreemptionVictims) -> None:
         """Nominate the pod to the node, and delete the victims with their grace periods."""
         await self._refuse(pod, message, chosen.node)
-        why = f"{NAME}: preempting to accommodate a higher priority pod"
+        why = f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod"
         for key in chosen.victims:
             victim = self._pods.get(key)
             if victim is not None and not wire.deleting(victim):

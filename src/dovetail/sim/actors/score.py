@@ -75,7 +75,7 @@ def _node_affinity(demand: Demand, fitting: Sequence[NodeUsage]) -> list[int]:
 
 def _spread(demand: Demand, fitting: Sequence[NodeUsage], nodes: Nodes, crowd: Crowd) -> list[int]:
     soft = [spread for spread in demand.spreads if not spread.hard]
-    if demand.spreads:
+    if not demand.system_spread:
         tables = [(spread.key, spread.max_skew, domain_counts(demand, spread, (), nodes, crowd)[0]) for spread in soft]
     else:
         # The default constraints spread pods with equal labels.

@@ -88,5 +88,5 @@ class Zones:
 
 
 def _state(node: Raw) -> _NodeReadiness:
-    labels, said = labels_of(node), condition_status(node, "Ready")
-    return _NodeReadiness((labels.get(REGION_LABEL, ""), labels.get(ZONE_LABEL, "")), said == "True", said is None)
+    labels, ready = labels_of(node), condition_status(node, "Ready")
+    return _NodeReadiness((labels.get(REGION_LABEL, ""), labels.get(ZONE_LABEL, "")), ready == "True", ready is None)

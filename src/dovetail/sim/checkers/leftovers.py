@@ -38,10 +38,10 @@ class LeftoverChecker:
         records = [record for each in present if (record := record_on(each)) is not None]
         awaited = {name for record in records for name in record.replacements}
         left = [each for each in present if name_of(each) not in awaited and self._is_leftover(each)]
-        for each in left:
-            if shared := self._claims_of(id_) & self._claims_of(annotations_of(each)[names.REPLACEMENT_OF]):
+        for leftover in left:
+            if shared := self._claims_of(id_) & self._claims_of(annotations_of(leftover)[names.REPLACEMENT_OF]):
                 listed = ", ".join(sorted(shared))
-                message = f"is bought to replace {listed} though {name_of(each)} of an earlier try stands"
+                message = f"is bought to replace {listed} though {name_of(leftover)} of an earlier try stands"
                 self._scene.report(RULE, claim, message)
         wanted = [each for each in present if each not in left and self._is_wanted(each)]
         if len(left) > len(wanted):
@@ -60,8 +60,8 @@ class LeftoverChecker:
 
     def _claims_of(self, command: str) -> set[str]:
         """The claims that the command replaces."""
-        known = self._commands.begun.get(command)
-        return set() if known is None else set(known.labels)
+        tracked = self._commands.begun.get(command)
+        return set() if tracked is None else set(tracked.labels)
 
     def _is_wanted(self, claim: Raw) -> bool:
         """Whether a command replaces the claim, or it has a graceful reason."""

@@ -31,15 +31,15 @@ class TaintChecker:
 
     def node_changed(self, change: Change) -> None:
         node, name = change.new.body, change.new.body["metadata"]["name"]
-        for known, key, effect in (
+        for marked_at, key, effect in (
             (self._tainted, names.DISRUPTED_TAINT, TaintEffect.NO_SCHEDULE),
             (self._marked, names.CANDIDATE_TAINT, TaintEffect.PREFER_NO_SCHEDULE),
         ):
             had = change.old is not None and is_tainted(change.old.body, key, effect)
             if not is_tainted(node, key, effect):
-                known.pop(name, None)
+                marked_at.pop(name, None)
             elif not had and self._scene.by_us:
-                known[name] = self._scene.now()
+                marked_at[name] = self._scene.now()
 
     def claim_changed(self, change: Change) -> None:
         """A command that ends removes its taints and conditions before its record."""

@@ -104,8 +104,8 @@ class ProtectionChecker:
         assert self._scene.asked is not None
         meta, sent_at, now = pod["metadata"], self._scene.decided_at, self._scene.now()
         changed_at, before = self._annotated.get((meta.get("namespace", ""), meta["name"]), (None, {}))
-        known = [annotations_of(pod), *([before] if changed_at is not None and changed_at >= sent_at else [])]
-        reasons = [protection(each, created_at(pod), at) for each in known for at in (sent_at, now)]
+        annotations = [annotations_of(pod), *([before] if changed_at is not None and changed_at >= sent_at else [])]
+        reasons = [protection(each, created_at(pod), at) for each in annotations for at in (sent_at, now)]
         return reasons[1] if all(reasons) else ""
 
 

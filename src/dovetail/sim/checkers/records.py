@@ -57,12 +57,12 @@ class CommandTracker:
         old = None if change.old is None else record_on(change.old.body)
         new, name = record_on(change.new.body), str(change.new.body["metadata"]["name"])
         if old is not None and old.id in self.begun:
-            known = self.begun[old.id]
+            tracked = self.begun[old.id]
             if begins_to_go(change) and self._scene.by_us:
-                known.going.add(name)
-            known.given_up = known.given_up or new is None
+                tracked.going.add(name)
+            tracked.given_up = tracked.given_up or new is None
         if new is None or (old is not None and old.id == new.id) or not self._scene.by_us:
             return None
-        known = self.begun.setdefault(new.id, TrackedCommand(new, self._scene.now(), {}, set()))
-        known.labels[name] = dict(labels_of(change.new.body))
+        tracked = self.begun.setdefault(new.id, TrackedCommand(new, self._scene.now(), {}, set()))
+        tracked.labels[name] = dict(labels_of(change.new.body))
         return new

@@ -112,20 +112,22 @@ class ReschedulingChecker:
         self._scene.not_applied[RULE] += len(due) - len(undisturbed)
         waiting = self._waiting({each.owner for each in undisturbed})
         again = []
-        for each in undisturbed:
+        for evicted in undisturbed:
             pods = [
-                pod for pod in waiting.get(each.owner, ()) if wire.created_at(pod) >= each.at.replace(microsecond=0)
+                pod
+                for pod in waiting.get(evicted.owner, ())
+                if wire.created_at(pod) >= evicted.at.replace(microsecond=0)
             ]
             late = [pod for pod in pods if self._scene.now() - wire.created_at(pod) > _SETTLED]
             if pods and not late:
-                again.append(msgspec.structs.replace(each, look_at=min(map(wire.created_at, pods)) + _SETTLED))
+                again.append(msgspec.structs.replace(evicted, look_at=min(map(wire.created_at, pods)) + _SETTLED))
                 continue
             self._scene.applied[RULE] += 1
             for pod in late:
                 if wire.uid_of(pod) not in self._reported:
                     self._reported.add(wire.uid_of(pod))
                     since = wire.created_at(pod).isoformat()
-                    message = f"has no node since {since}, after consolidation evicted {each.pod}"
+                    message = f"has no node since {since}, after consolidation evicted {evicted.pod}"
                     self._scene.report(RULE, pod, message)
         looked = set(map(id, due))
         self._evicted = [*(each for each in self._evicted if id(each) not in looked), *again]

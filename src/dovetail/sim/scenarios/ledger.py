@@ -6,7 +6,7 @@ for their decisions.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from dovetail.api.names import ConditionType
 from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.finding import Finding
+from dovetail.planning.disruption.accounts import AccountTotals
 from dovetail.planning.disruption.records import read_record
 from dovetail.ports import NODECLAIMS, PODS, Delete, EventType, Evict, Resource, Write
 from dovetail.rules.reasons import MARKED
@@ -25,11 +26,13 @@ from dovetail.sim.actors.wire import Raw, condition_of, condition_status, key_of
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.server.api_server import ApiServer, Client
 from dovetail.sim.server.store import Change
+from dovetail.state.instance_types import BILLION
 from dovetail.values.timestamp import relative
 from dovetail.views.simulation import report
 from dovetail.views.simulation.report import (
     DISRUPTED,
     HOUR,
+    ConsolidationCounts,
     Hour,
     MachineLife,
     ReportedViolation,
@@ -158,8 +161,9 @@ class Ledger:
         life.reason = life.reason or OTHER
         self._counts[f"terminated {life.reason}"] += 1
         age = relative(wire.created_at(life.claim), self.now).removesuffix(" ago")
-        took = "" if life.disrupted_at is None else f", {relative(life.disrupted_at, self.now).removesuffix(' ago')}"
-        self.note("terminated", name, f"{life.reason}: it lived {age}{took and took + ' of it going'}")
+        took = "" if life.disrupted_at is None else relative(life.disrupted_at, self.now).removesuffix(" ago")
+        leaving = f", the last {took} of it leaving" if took else ""
+        self.note("terminated", name, f"{life.reason}: it lived {age}{leaving}")
 
     def _price(self, claim: Raw) -> float | None:
         provider_id = wire.status_of(claim).get("providerID", "")
@@ -235,11 +239,26 @@ class Ledger:
                 per_hour_start=round(sum((life.price or 0.0 for life in lives if life.standing), 0.0), 4),
                 per_hour_end=round(self.cost_per_hour, 4),
             ),
+            consolidation=self._consolidation(end - start),
             violations=tuple(violations),
             hours=self._hours(start, end, lives),
             lives=tuple(_reported(life, start) for life in lives if life.launched_at is not None),
             timeline=self.timeline(),
             problems=tuple(problems),
+        )
+
+    def _consolidation(self, span: timedelta) -> ConsolidationCounts:
+        totals = AccountTotals() if self.disruption is None else self.disruption.accounts.totals
+        return ConsolidationCounts(
+            commands=totals.commands,
+            given_up=totals.given_up,
+            promised=round(totals.promised / BILLION, 4),
+            realised=round(totals.realised / BILLION, 4),
+            moved=totals.moved,
+            moved_per_day=round(totals.moved * (timedelta(days=1) / span), 1) if span else 0.0,
+            moved_again=totals.moved_again,
+            moved_in_vain=totals.moved_in_vain,
+            unplanned=totals.unplanned,
         )
 
     @property

@@ -20,6 +20,8 @@ from dovetail.sim.actors.wire import annotations_of, deleting, labels_of, status
 from dovetail.sim.scenarios.reading import ScenarioObject, assumption
 from dovetail.values.quantity import QuantityError, parse_quantity
 
+# The rule of the finding that the types of the cloud are not known.
+TYPES_ASSUMED: Final = "InstanceTypesAssumed"
 _SPOT_SHARE: Final = 0.7
 # The built-in catalogue's formula: by cpu, and by gigabyte of memory.
 _CPU_PRICE, _GIGABYTE_PRICE = 0.025, 0.001
@@ -127,16 +129,16 @@ def _types(
     catalogue: Sequence[InstanceType] | None,
     problems: list[Finding],
 ) -> tuple[InstanceType, ...]:
-    known = tuple(built_in() if catalogue is None else catalogue)
+    catalogued = tuple(built_in() if catalogue is None else catalogue)
     managed = [node for node in nodes if names.NODEPOOL_LABEL in labels_of(node.body)]
     by_type: dict[str, list[ScenarioObject]] = {}
     for node in managed:
         if type_ := labels_of(node.body).get(names.INSTANCE_TYPE_LABEL):
             by_type.setdefault(type_, []).append(node)
-    unknown = sorted(by_type.keys() - {type_.name for type_ in known})
+    unknown = sorted(by_type.keys() - {type_.name for type_ in catalogued})
     zones = _values(managed, claims, names.ZONE_LABEL) or ["unknown"]
     if not unknown:
-        return _offered_in(known, zones, problems)
+        return _offered_in(catalogued, zones, problems)
     kinds = _values(managed, claims, names.CAPACITY_TYPE_LABEL) or [str(names.CapacityType.ON_DEMAND)]
     derived = [made for type_ in unknown if (made := _derived(type_, by_type[type_], zones, kinds)) is not None]
     message = (
@@ -145,19 +147,19 @@ def _types(
         f"type that occurs, and no other types can be; their prices are guessed ({_CPU_PRICE} $ an hour for each cpu, "
         f"{_GIGABYTE_PRICE} $ for each gigabyte, spot {_SPOT_SHARE:.0%} of that), so costs can only be compared"
     )
-    problems.append(assumption("InstanceTypesAssumed", "", message, _REMEDY, severity=Severity.WARNING))
+    problems.append(assumption(TYPES_ASSUMED, "", message, _REMEDY, severity=Severity.WARNING))
     # The built-in catalogue of another cloud offers nothing here; a file of the user does.
-    return (*(type_ for type_ in known if catalogue is not None or type_.name in by_type), *derived)
+    return (*(type_ for type_ in catalogued if catalogue is not None or type_.name in by_type), *derived)
 
 
 def _offered_in(
     types: tuple[InstanceType, ...], zones: Sequence[str], problems: list[Finding]
 ) -> tuple[InstanceType, ...]:
     """The types, in the zones of the input if the catalogue has others."""
-    known = {
+    catalogued = {
         zone for type_ in types for each in type_.requirements if each.key == names.ZONE_LABEL for zone in each.values
     }
-    unknown = [zone for zone in zones if zone not in known and zone != "unknown"]
+    unknown = [zone for zone in zones if zone not in catalogued and zone != "unknown"]
     if not unknown:
         return types
     where = ", ".join(unknown)

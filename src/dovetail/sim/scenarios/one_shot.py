@@ -4,22 +4,29 @@ The documents feed the same state that watches feed in `run`. There is no API se
 is written, and no time passes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from dovetail.api import names
+from dovetail.api import names, objects
 from dovetail.api.documents import InputError, decode
+from dovetail.api.names import ConditionType, Reason
+from dovetail.api.objects import is_true
 from dovetail.api.schema import crd_schema, defaulted
 from dovetail.model.finding import Finding
 from dovetail.model.instance_types import InstanceType
+from dovetail.model.records import ClaimRecord, PodRecord
 from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.board import DisruptionBoard
+from dovetail.planning.disruption.records import failed_replacements
+from dovetail.planning.disruption.replaceable import replacement_verdicts
 from dovetail.rules.budgets import BudgetSemantics
-from dovetail.rules.states import NodeState
+from dovetail.rules.verdict import Verdict
+from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.scheduling.placement import Origin, PodInfo, SchedulingOptions
+from dovetail.sim.scenarios.machines import TYPES_ASSUMED
 from dovetail.sim.scenarios.reading import Body, Scenario, ScenarioObject
 from dovetail.sim.scenarios.restore import EVERYWHERE, PreparedCluster, prepare
 from dovetail.sim.server.admission import fill_in
@@ -29,6 +36,7 @@ from dovetail.state.instance_types import bought_as
 from dovetail.state.scheduling import SchedulingState
 from dovetail.state.unplaceable import Unplaceable
 from dovetail.values.timestamp import format_time
+from dovetail.views.explain.pending import PendingFacts
 from dovetail.views.plan import DrainedNode
 
 _SPECS: Final = frozenset({names.NODEPOOL_KIND, names.NODECLAIM_KIND})
@@ -43,11 +51,32 @@ class OneShotResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     drained: tuple[DrainedNode, ...]
     problems: tuple[Finding, ...]
     unsynced: str | None  # why the controller would wait before it decides anything
+    unbound: Mapping[tuple[str, str], PodRecord]  # active pods without a node, by namespace and name
+    pools_not_ready: Mapping[str, str]  # and why
+    refused: Mapping[str, str]  # pods for which no node is planned, by UID, and why
 
     @property
-    def states(self) -> dict[str, NodeState]:
-        """The state of every node, by name."""
-        return {node.name: node.state for node in self.assessment.inputs.snapshot.nodes.values()}
+    def types_known(self) -> bool:
+        """Whether the instance types are those of the provider."""
+        return all(problem.rule != TYPES_ASSUMED for problem in self.problems)
+
+    def replacements(self, only: Container[str] | None = None) -> dict[tuple[str, Reason], Verdict]:
+        """Whether nodes can be replaced, by node and reason. `only`: names of nodes."""
+        backoffs = self.assessment.inputs.pools_in_backoff
+        return replacement_verdicts(self.board, backoffs, only=only, types_known=self.types_known)
+
+    def pending(self, claims: Mapping[str, ClaimRecord]) -> PendingFacts:
+        """What pods without a node wait for. `claims`: by the name of their node."""
+        places, world, owed = self.assessment.places, self.board.world, self.board.owed
+        errors = world.what_if((), owed=owed, explain=True).errors
+        return PendingFacts(
+            nodes=world.nodes_for(owed),
+            pools=world.pools_for(owed),
+            refused={**self.refused, **{uid: error.reason for uid, error in errors.items()}},
+            claims=claims,
+            pools_left_out={**places.left_out, **self.pools_not_ready},
+            types_known=self.types_known,
+        )
 
 
 def look(
@@ -56,17 +85,20 @@ def look(
     catalogue: Sequence[InstanceType] | None = None,
     reading: BudgetSemantics = BudgetSemantics.SEED,
     drained: Sequence[str] = (),
+    scheduler_profiles: SchedulerProfiles | None = None,
 ) -> OneShotResult:
     """Assess the cluster at the scenario's start. `drained`: nodes whose pods are listed, too. Raises InputError."""
     prepared, now = prepare(scenario, catalogue), scenario.start
     kind = prepared.node_classes
-    cluster = ClusterState(NodeClassKind(kind.group, kind.kind, kind.plural))
+    cluster = ClusterState(NodeClassKind(kind.group, kind.kind, kind.plural), scheduler_profiles=scheduler_profiles)
     state = SchedulingState(cluster)
     _load(cluster, prepared, now)
     for pool in state.usable_pools():
         cluster.instance_types.answered(pool, prepared.machines.types, at=0.0)
     planner = DisruptionPlanner(options=SchedulingOptions(), reading=reading)
-    assessment = planner.assess(DisruptionInputs(snapshot=state.snapshot(now)))
+    failed = failed_replacements(claim.value for claim in cluster.claims.snapshot().items.values())
+    backoffs = {claim.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for claim in failed}
+    assessment = planner.assess(DisruptionInputs(snapshot=state.snapshot(now), pools_in_backoff=backoffs))
     pools = {node.name: node.pool for node in assessment.places.nodes if node.pool}
     return OneShotResult(
         assessment=assessment,
@@ -75,36 +107,52 @@ def look(
         drained=tuple(_drained(cluster, state, assessment, name) for name in drained if name in pools),
         problems=prepared.problems,
         unsynced=state.unsynced(now),
+        unbound={
+            (pod.namespace, pod.name): pod
+            for pod in (stored.value for stored in cluster.pods.snapshot().items.values())
+            if pod.active and not pod.node_name
+        },
+        pools_not_ready={
+            pool.metadata.name: _not_ready(pool)
+            for pool in cluster.our_pools()
+            if pool.spec.replicas is None and not is_true(pool, ConditionType.READY)
+        },
+        refused={uid: each.reason for uid, each in state.pending().refused.items()},
     )
+
+
+def _not_ready(pool: objects.NodePool) -> str:
+    ready = next((each for each in pool.status.conditions if each.type == ConditionType.READY), None)
+    return "it is not Ready" + (f": {ready.message}" if ready is not None and ready.message else "")
 
 
 def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> None:
     """Raises InputError."""
     priorities: dict[str, int] = dict(SYSTEM_PRIORITIES)
     default: int | None = None  # of several, the lowest
-    for each in prepared.objects:
-        if each.resource.kind == PRIORITY_CLASSES.kind:
-            value = int(each.body.get("value") or 0)
-            priorities[each.body["metadata"]["name"]] = value
-            if each.body.get("globalDefault"):
+    for placed in prepared.objects:
+        if placed.resource.kind == PRIORITY_CLASSES.kind:
+            value = int(placed.body.get("value") or 0)
+            priorities[placed.body["metadata"]["name"]] = value
+            if placed.body.get("globalDefault"):
                 default = value if default is None else min(default, value)
     created = format_time(now.replace(microsecond=0))
-    for number, each in enumerate((*_first_namespaces(prepared.objects), *prepared.objects)):
-        plural = each.resource.plural
+    for number, placed in enumerate((*_first_namespaces(prepared.objects), *prepared.objects)):
+        plural = placed.resource.plural
         if plural not in cluster.stores:  # nothing reads this kind
             continue
-        body = _as_stored(each, number, created)
-        if each.resource.kind == "Pod":
+        body = _as_stored(placed, number, created)
+        if placed.resource.kind == "Pod":
             spec = body.get("spec") or {}
             name = spec.get("priorityClassName")
             body["spec"] = {**spec, "priority": priorities.get(name, 0) if name else default or 0}
-        document = msgspec.structs.replace(each.document, value=body, raw=None)
+        document = msgspec.structs.replace(placed.document, value=body, raw=None)
         try:
             cluster.load(plural, decode(document, cluster.reading(plural).struct))
         except InputError as error:
-            raise each.error(error.message, error.field or "") from None
+            raise placed.error(error.message, error.field or "") from None
         except ValueError as error:
-            raise each.error(f"{each.name}: {error}") from None
+            raise placed.error(f"{placed.name}: {error}") from None
     cluster.loaded()
 
 

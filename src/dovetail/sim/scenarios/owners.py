@@ -43,7 +43,7 @@ def with_owners(objects: Sequence[ScenarioObject], problems: list[Finding]) -> l
         kind = _STAND_INS.get(str(reference["kind"]))
         if kind is not None:
             made.append(_stand_in(kind, reference, pods))
-    known = present | {wire.uid_of(placed.body) for placed in made}
+    uids = present | {wire.uid_of(placed.body) for placed in made}
     if made:
         counts = sorted(Counter(placed.resource.kind for placed in made).items())
         listed = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts)
@@ -55,19 +55,19 @@ def with_owners(objects: Sequence[ScenarioObject], problems: list[Finding]) -> l
                 "dump them too: kubectl get deployments,replicasets,statefulsets,daemonsets,jobs -A -o yaml",
             )
         )
-    lost = sum(len(pods) for uid, pods in orphans.items() if uid not in known)
+    lost = sum(len(pods) for uid, pods in orphans.items() if uid not in uids)
     if lost:
         message = (
             f"{lost} pods belong to owners that are not in the input and not simulated: once gone, "
             "they do not come back"
         )
         problems.append(assumption("UnknownOwner", "", message, "nothing to do"))
-    return [*made, *(_without_strays(placed, known) for placed in objects)]
+    return [*made, *(_without_strays(placed, uids) for placed in objects)]
 
 
-def _without_strays(placed: ScenarioObject, known: set[str]) -> ScenarioObject:
+def _without_strays(placed: ScenarioObject, uids: set[str]) -> ScenarioObject:
     references = placed.body["metadata"].get("ownerReferences") or ()
-    kept = [reference for reference in references if reference.get("uid") in known]
+    kept = [reference for reference in references if reference.get("uid") in uids]
     return placed if len(kept) == len(references) else placed.having_metadata(ownerReferences=kept)
 
 

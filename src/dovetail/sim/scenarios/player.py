@@ -33,6 +33,7 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager, ManagerTimings
 from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.runtime.tasks import root_cause
+from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.sim.actors.cluster import SimCluster, kind_of
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.cloud.machines import Launch, SimCloud
@@ -74,12 +75,14 @@ class Play:
         gates: FeatureGates | None = None,
         disrupting: DisruptionOptions | None = None,
         checked: bool = True,
+        scheduler_profiles: SchedulerProfiles | None = None,
     ) -> None:
         self.scenario = scenario
         self.prepared: PreparedCluster = prepare(scenario, catalogue)
         self._gates = gates or FeatureGates()
         self._disrupting = disrupting or DisruptionOptions()
         self._checked = checked
+        self._profiles = scheduler_profiles
         self._loop = new_loop(start=scenario.start)
         self._clock = VirtualClock(self._loop)
         self._task: asyncio.Task[None] | None = None
@@ -144,7 +147,7 @@ class Play:
 
     async def _run(self) -> None:
         seed = self.scenario.seed
-        self.sim = sim = SimCluster(self._clock, seed=seed)
+        self.sim = sim = SimCluster(self._clock, seed=seed, scheduler_profiles=self._profiles)
         sim.server.bookmark_seconds = _SELDOM_SECONDS
         node_classes = self.prepared.node_classes.read_as(objects.NodeClass)
         types = self.prepared.machines.types
@@ -160,14 +163,21 @@ class Play:
             await stack.enter_async_context(cloud)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(self._manager().run(asyncio.Event()), name="manager")
-            for happening in sorted(self.scenario.happenings, key=lambda each: each.after):
+            for happening in sorted(self.scenario.happenings, key=lambda event: event.after):
                 group.create_task(self._happen(happening), name=happening.field)
 
     def _manager(self) -> Manager:
         """The controller, assembled as in `dovetail run`."""
         api = ObservedClient(self.sim.server, names.COMPONENT, self.ledger)
         clock, seed = self._clock, self.scenario.seed
-        self.cluster = WatchedCluster(api, clock, self.cloud.node_classes, seed=seed, timings=_PATIENT)
+        self.cluster = WatchedCluster(
+            api,
+            clock,
+            self.cloud.node_classes,
+            seed=seed,
+            timings=_PATIENT,
+            scheduler_profiles=self._profiles,
+        )
         controllers = all_controllers(
             self.cluster,
             self.cloud,
@@ -291,9 +301,11 @@ def play_through(
     catalogue: Sequence[InstanceType] | None,
     disrupting: DisruptionOptions,
     tell: Callable[[float], None],
+    *,
+    scheduler_profiles: SchedulerProfiles | None = None,
 ) -> SimulationReport:
     """Play the whole scenario, and call `tell` with the share that is done after each step. Raises InputError."""
-    with Play(scenario, catalogue=catalogue, disrupting=disrupting) as play:
+    with Play(scenario, catalogue=catalogue, disrupting=disrupting, scheduler_profiles=scheduler_profiles) as play:
         for step in range(1, _STEPS + 1):
             play.advance(scenario.start + scenario.span * step / _STEPS)
             tell(step / _STEPS)

@@ -279,15 +279,15 @@ def _span_at(document: Document, field: str, text: str) -> timedelta:
         raise error_in(document, str(error), field) from None
 
 
-def _happenings(wire: _ScenarioWire, document: Document, known: set[str]) -> tuple[ScenarioEvent, ...]:
-    """Read the events in the order of time. `known`: names of objects at the start; applied objects are added."""
+def _happenings(wire: _ScenarioWire, document: Document, existing: set[str]) -> tuple[ScenarioEvent, ...]:
+    """Read the events in the order of time. `existing`: names of objects at the start; applied objects are added."""
     spans = [_span_at(document, f"events[{index}].at", event.at) for index, event in enumerate(wire.events)]
     in_time = sorted(range(len(spans)), key=spans.__getitem__)
-    happenings = {index: _happening(index, wire.events[index], document, known) for index in in_time}
+    happenings = {index: _happening(index, wire.events[index], document, existing) for index in in_time}
     return tuple(happenings[index] for index in range(len(spans)))
 
 
-def _happening(index: int, event: _EventWire, document: Document, known: set[str]) -> ScenarioEvent:
+def _happening(index: int, event: _EventWire, document: Document, existing: set[str]) -> ScenarioEvent:
     field = f"events[{index}]"
     given = [name for name in ("apply", "delete", "fault") if getattr(event, name) is not None]
     if len(given) != 1:
@@ -302,7 +302,7 @@ def _happening(index: int, event: _EventWire, document: Document, known: set[str
     if event.delete is not None:
         return ScenarioEvent(after=after, field=field, delete=_target(event.delete, document, f"{field}.delete"))
     bodies = event.apply if isinstance(event.apply, list) else [event.apply or {}]
-    applied = tuple(_applied(body, document, f"{field}.apply", known) for body in bodies)
+    applied = tuple(_applied(body, document, f"{field}.apply", existing) for body in bodies)
     return ScenarioEvent(after=after, field=field, apply=applied)
 
 
@@ -310,7 +310,7 @@ def _happening(index: int, event: _EventWire, document: Document, known: set[str
 _MADE: Final = frozenset({"Pod", "Node", names.NODECLAIM_KIND, "ReplicaSet", "PersistentVolumeClaim"})
 
 
-def _applied(body: Body, document: Document, field: str, known: set[str]) -> Body:
+def _applied(body: Body, document: Document, field: str, existing: set[str]) -> Body:
     """Check an applied object. A new one must be whole; a change need not be, and its nulls remove fields."""
     kind = KINDS.get((str(body.get("apiVersion")), str(body.get("kind"))))
     if kind is None:
@@ -321,13 +321,13 @@ def _applied(body: Body, document: Document, field: str, known: set[str]) -> Bod
         raise error_in(document, "is required", f"{field}.metadata.name")
     namespaces = [str(meta.get("namespace") or "default")] if kind.namespaced else []
     name = "/".join([kind.kind, *namespaces, str(meta["name"])])
-    new = name not in known and kind.kind not in _MADE
+    new = name not in existing and kind.kind not in _MADE
     try:
         body = sound(body, patch=not new)
         check_fields(kind.kind, body, whole=new)
     except InvalidValue as error:
         raise error_in(document, error.message, f"{field}.{error.field}") from None
-    known.add(name)
+    existing.add(name)
     return body
 
 

@@ -61,12 +61,12 @@ def _found(objects: Sequence[ScenarioObject], target: str) -> tuple[int, list[st
     kind, _, rest = target.partition("/")
     alike = [(index, each) for index, each in enumerate(objects) if each.resource.kind.lower() == kind.lower()]
     alike.sort(key=lambda item: -len(item[1].key))
-    for index, each in alike:
-        for name in {each.key, each.key.removeprefix("default/")}:
+    for index, placed in alike:
+        for name in {placed.key, placed.key.removeprefix("default/")}:
             if rest.startswith(f"{name}."):
                 return index, _path(rest.removeprefix(f"{name}."), target)
-    known = ", ".join(sorted(f"{kind}/{each.key}" for _, each in alike)[:5])
-    raise SettingError(f"{target}: there is no such object" + (f"; there are {known}" if known else ""))
+    candidates = ", ".join(sorted(f"{kind}/{each.key}" for _, each in alike)[:5])
+    raise SettingError(f"{target}: there is no such object" + (f"; there are {candidates}" if candidates else ""))
 
 
 def _path(text: str, target: str) -> list[str | int]:

@@ -65,11 +65,11 @@ class Client(KubeApi):
             )
             items: list[T] = []
             unread = []
-            for each in stored:
+            for obj in stored:
                 try:
-                    items.append(each.read_as(resource.struct))
+                    items.append(obj.read_as(resource.struct))
                 except UnreadableObject as error:
-                    unread.append(each.unread(str(error)))
+                    unread.append(obj.unread(str(error)))
             return Page(items, str(version), token, len(unread), tuple(unread))
 
         return await self._call(ApiRequest("list", resource, namespace, "", "", self.name), act)

@@ -59,6 +59,7 @@ _BUILT_IN: Mapping[tuple[str, str], KindBehavior] = {
     ("", "namespaces"): KindBehavior(has_status=True, selectable=frozenset({"metadata.name", "status.phase"})),
     ("", "persistentvolumeclaims"): _STATUS,
     ("", "persistentvolumes"): _STATUS,
+    ("", "services"): _STATUS,
     ("", "configmaps"): _PLAIN,
     ("", "serviceaccounts"): _PLAIN,
     ("", "events"): _PLAIN,
@@ -84,9 +85,9 @@ def kind_of(resource: Resource[Any]) -> KindBehavior:
 
 @lru_cache(maxsize=256)
 def _kind(group: str, plural: str, kind: str) -> KindBehavior:
-    known = _BUILT_IN.get((group, plural))
-    if known is not None:
-        return known
+    built_in = _BUILT_IN.get((group, plural))
+    if built_in is not None:
+        return built_in
     ours = group in (names.GROUP, names.KWOK_GROUP)
     pool = ours and kind == names.NODEPOOL_KIND
     return KindBehavior(

@@ -66,14 +66,14 @@ def _label_term(term: str) -> tuple[str, str, list[str]]:
 
 
 def _field_tests(resource: Resource[Any], fields: str) -> list[Wanted]:
-    known = kind_of(resource).selectable
+    selectable = kind_of(resource).selectable
     tests = []
     for term in fields.split(","):
         match = _FIELD.fullmatch(term)
         if match is None:
             raise bad_request(f"invalid selector: '{fields}'; can't understand '{term}'")
         path, operator, value = match.groups()
-        if path not in known or (path == "metadata.namespace" and not resource.namespaced):
+        if path not in selectable or (path == "metadata.namespace" and not resource.namespaced):
             raise bad_request(f"field label not supported: {path}")
         tests.append(_field_test(tuple(path.split(".")), value, equal=operator != "!="))
     return tests

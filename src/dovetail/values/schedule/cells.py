@@ -23,7 +23,7 @@ def inverted(cells: Cells) -> Cells:
 
 def on(days: int, cells: Cells) -> Cells:
     """Only these days."""
-    return {minutes: some for minutes, those in cells.items() if (some := those & days)}
+    return {minutes: kept for minutes, those in cells.items() if (kept := those & days)}
 
 
 def join(mine: Cells, others: Cells, *, conjunction: bool) -> None:
@@ -85,24 +85,24 @@ def held_for(parts: Sequence[Cells], lengths: Sequence[int], minutes: int) -> Ce
     """The first part, by the minutes from which on it holds for `minutes`, across the following parts."""
     days: list[bytes] = []
     for cells, length in zip(parts, lengths, strict=True):
-        some = [bytes(_DAY_BYTES)] * length
-        for each, those in cells.items():
-            told = each.to_bytes(_DAY_BYTES, "little")
+        part_days = [bytes(_DAY_BYTES)] * length
+        for held, those in cells.items():
+            encoded = held.to_bytes(_DAY_BYTES, "little")
             for day in _each(those):
-                some[day] = told
-        days += some
+                part_days[day] = encoded
+        days += part_days
     bits = int.from_bytes(b"".join(days), "little")
     done = 1
     while done < minutes:
         step = min(done, minutes - done)
         bits &= bits >> step
         done += step
-    told = bits.to_bytes(len(days) * _DAY_BYTES, "little")
-    found: dict[bytes, int] = {}
+    encoded = bits.to_bytes(len(days) * _DAY_BYTES, "little")
+    days_by_minutes: dict[bytes, int] = {}
     for day in range(lengths[0]):
-        each_day = told[day * _DAY_BYTES : (day + 1) * _DAY_BYTES]
-        found[each_day] = found.get(each_day, 0) | 1 << day
-    return {int.from_bytes(each_day, "little"): those for each_day, those in found.items()}
+        each_day = encoded[day * _DAY_BYTES : (day + 1) * _DAY_BYTES]
+        days_by_minutes[each_day] = days_by_minutes.get(each_day, 0) | 1 << day
+    return {int.from_bytes(each_day, "little"): those for each_day, those in days_by_minutes.items()}
 
 
 def _lowest(bits: int) -> int:

@@ -339,6 +339,10 @@ def _read(field: _Field, text: str) -> tuple[int, bool]:
             low = _value(field, first, item)
             last = field.high if slash else low
             high = _value(field, second, item) if hyphen else last
+            if low > high and field is _HOUR:
+                raise CronError(
+                    f"hours {_shown(item)} cross midnight, which cron cannot say: start at {low} and set the duration"
+                )
             if low > high:
                 raise _refusal(field, item, f"the range ends before it starts, at {high}")
         for value in range(low, high + 1, step):

@@ -146,15 +146,15 @@ class _SearchedInstants(Instants):
         return run.stop if run.ends and run.stop - at <= HORIZON else None
 
     def _run(self, at: datetime) -> _Run:
-        known = self._runs
-        for run in known:
+        runs = self._runs
+        for run in runs:
             if run.start <= at < run.stop and (run.ends or run.stop - at > HORIZON or run.stop == _LAST):
                 return run
-        found = self._find_run(at, holds=self.contains(at))
-        # A run that begins earlier or reaches further replaces the known one.
-        kept = [run for run in known if run.stop <= found.start or run.start >= found.stop]
-        self._runs = (found, *kept[: _KEPT_RUNS - 1])  # type: ignore[misc]  # each subclass has the slot
-        return found
+        new = self._find_run(at, holds=self.contains(at))
+        # A run that begins earlier or reaches further replaces the old one.
+        kept = [run for run in runs if run.stop <= new.start or run.start >= new.stop]
+        self._runs = (new, *kept[: _KEPT_RUNS - 1])  # type: ignore[misc]  # each subclass has the slot
+        return new
 
     def _search(self, at: datetime, start: datetime, *, holds: bool) -> _Run:
         """The run from `at` on, which is known to last at least until `start`."""
@@ -266,16 +266,16 @@ class _CombinedInstants(Joint, _SearchedInstants):
         # Shared parts often know their runs, which may be enough. Windows alone are searched together.
         if all(isinstance(part, RecurringWindow) for part in self.parts):
             return self._search(at, at, holds=holds)
-        known = at
+        searched_to = at
         # Windows are quick to search. For `_LastingInstants` parts it is quicker to ask the parts a few times.
         for _ in range(_LEAPS if self._has_lasting() else 1):
-            stop = self._leap(known, holds=holds)
+            stop = self._leap(searched_to, holds=holds)
             if stop is None:
-                return _Run(at, min(known, _LAST - HORIZON) + HORIZON, holds, ends=False)
+                return _Run(at, min(searched_to, _LAST - HORIZON) + HORIZON, holds, ends=False)
             if self._holds(stop) != holds:
                 return _Run(at, stop, holds, ends=True)
-            known = stop
-        return self._search(at, known, holds=holds)
+            searched_to = stop
+        return self._search(at, searched_to, holds=holds)
 
     def _has_lasting(self) -> bool:
         return any(

@@ -60,21 +60,21 @@ def openings(cron: Cron, minutes: int, stretch: Stretch) -> Cells:
     return _visible(open_, stretch)
 
 
-def _open(found: Cells, days: int, pieces: tuple[_Piece, ...], stretch: Stretch) -> None:
+def _open(opened: Cells, days: int, pieces: tuple[_Piece, ...], stretch: Stretch) -> None:
     """Add the windows that hits on these days open."""
     for day, count, cells in pieces:
         reached = smear(days << day, min(count, stretch.bits))
-        found[cells] = found.get(cells, 0) | reached
+        opened[cells] = opened.get(cells, 0) | reached
 
 
-def _visible(found: Cells, stretch: Stretch) -> Cells:
+def _visible(opened: Cells, stretch: Stretch) -> Cells:
     """The days of the stretch, with overlapping windows merged."""
-    whole = found.pop(WHOLE_DAY, 0) >> stretch.BACK & stretch.visible
+    whole = opened.pop(WHOLE_DAY, 0) >> stretch.BACK & stretch.visible
     rest = stretch.visible ^ whole
     apart = {0: rest} if rest else {}
-    for cells, days in found.items():
-        if some := days >> stretch.BACK & rest:
-            join(apart, {cells: some}, conjunction=False)
+    for cells, days in opened.items():
+        if visible_days := days >> stretch.BACK & rest:
+            join(apart, {cells: visible_days}, conjunction=False)
     if whole:
         apart[WHOLE_DAY] = apart.get(WHOLE_DAY, 0) | whole
     return apart

@@ -58,13 +58,13 @@ class Searchable(ABC):
 class _FixedCells(Searchable):
     """Cells without changes within minutes."""
 
-    __slots__ = ("told",)
+    __slots__ = ("fixed",)
 
-    def __init__(self, told: Cells) -> None:
-        self.told = told
+    def __init__(self, cells: Cells) -> None:
+        self.fixed = cells
 
     def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
-        return on(days, self.told)
+        return on(days, self.fixed)
 
 
 class Inverse(Searchable):
@@ -80,7 +80,7 @@ class Inverse(Searchable):
 
     def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
         inner = self.inner.narrowed(stretch, cells, early, late)
-        return _FixedCells(inverted(inner.told)) if isinstance(inner, _FixedCells) else Inverse(inner)
+        return _FixedCells(inverted(inner.fixed)) if isinstance(inner, _FixedCells) else Inverse(inner)
 
     def leaves(self) -> Iterable[Leaf]:
         return self.inner.leaves()
@@ -157,9 +157,9 @@ def next_change(searched: Searchable, after: int, *, holds: bool, holds_at: Call
                 if at > after and holds_at(at) != holds:
                     return SearchResult(at, changes=True)
         else:
-            found = _first_by_phase(searched, stretch, cells, phases, minute + 1 - zero, holds=holds)
-            if found is not None:
-                return SearchResult((zero + found[0]) * MINUTE_US + found[1], changes=True)
+            change = _first_by_phase(searched, stretch, cells, phases, minute + 1 - zero, holds=holds)
+            if change is not None:
+                return SearchResult((zero + change[0]) * MINUTE_US + change[1], changes=True)
     return SearchResult(day * DAY * MINUTE_US, changes=False)
 
 
@@ -170,15 +170,15 @@ def _first_by_phase(
     following = first_minute(cells, start)
     if following is None or len(phases) == 1:
         return None if following is None else (following, phases[0])
-    half, found = len(phases) // 2, []
-    for some in (phases[:half], phases[half:]):
-        narrowed = searched.narrowed(stretch, cells, some[0], some[-1])
-        others = _other_cells(narrowed, stretch, sum(cells.values()), some, holds=holds)
+    half, changes = len(phases) // 2, []
+    for half_phases in (phases[:half], phases[half:]):
+        narrowed = searched.narrowed(stretch, cells, half_phases[0], half_phases[-1])
+        others = _other_cells(narrowed, stretch, sum(cells.values()), half_phases, holds=holds)
         fewer = on(sum(others.values()), cells)
         join(fewer, others, conjunction=True)
         fewer.pop(0, None)
-        found.append(_first_by_phase(narrowed, stretch, fewer, some, start, holds=holds))
-    return min([change for change in found if change is not None], default=None)
+        changes.append(_first_by_phase(narrowed, stretch, fewer, half_phases, start, holds=holds))
+    return min([change for change in changes if change is not None], default=None)
 
 
 def _other_cells(searched: Searchable, stretch: Stretch, days: int, phases: list[int], *, holds: bool) -> Cells:

@@ -5,11 +5,13 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from dovetail.model.finding import Finding
 from dovetail.model.refs import MaySee, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
-from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, VerdictView, View
+from dovetail.views.explain.data import View
+from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, VerdictView
 
 # Shown instead of a pod whose name is withheld.
 A_POD: Final = Ref("Pod")
@@ -116,9 +118,14 @@ def _redacted_details(details: NodeDetails, may_see: MaySee) -> NodeDetails:
         each if each.pod.is_seen_by(may_see) else msgspec.structs.replace(each, pod=A_POD)
         for each in node.forced_deletions
     )
+    answer = node.answer
+    if answer is not UNSET:
+        answer = msgspec.structs.replace(
+            answer, cause=answer.cause.redacted(may_see), next_step=answer.next_step.redacted(may_see)
+        )
     return msgspec.structs.replace(
         details,
-        node=msgspec.structs.replace(node, reasons=reasons, forced_deletions=forced),
+        node=msgspec.structs.replace(node, reasons=reasons, forced_deletions=forced, answer=answer),
         pods=seen,
         hidden_pods=len(details.pods) - len(seen),
         left_alone=None if details.left_alone is None else details.left_alone.redacted(may_see),

@@ -7,8 +7,10 @@ from math import floor
 
 import msgspec
 
+from dovetail.api.names import Reason
 from dovetail.model.finding import Finding
 from dovetail.rules.states import NodeState
+from dovetail.rules.verdict import Verdict
 from dovetail.values.schedule.instants import Instants
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment, first_turn, identity
 from dovetail.views.board.details import DecisionView
@@ -17,6 +19,7 @@ from dovetail.views.board.rows import (
     Board,
     NodeRow,
     PoolRow,
+    SavingsView,
     make_herd,
     make_row,
     make_strip,
@@ -38,6 +41,7 @@ class _CachedRow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     budgets: tuple[Instants, ...]
     """When the budgets of its pool allow a disruption, for each reason."""
     machine: InstanceLabels | None
+    replacements: Mapping[Reason, Verdict]
     moves: object
     end: datetime
     until: datetime
@@ -63,6 +67,7 @@ class BoardMaker:
         machines: Mapping[str, InstanceLabels] | None = None,
         problems: Iterable[Finding] = (),
         decisions: Sequence[DecisionView] = (),
+        savings: SavingsView | None = None,
     ) -> Board:
         """The board up to the end. Rows can be kept if the assessment was made with the last one as `before`."""
         at, snapshot = assessment.at, assessment.snapshot
@@ -79,6 +84,7 @@ class BoardMaker:
             herds=tuple(map(make_herd, crowds)),
             problems=found[:PROBLEMS_SHOWN],
             decisions=tuple(decisions),
+            savings=savings,
         )
 
     def _make_rows(
@@ -96,6 +102,7 @@ class BoardMaker:
                 made is not None
                 and made.node is node
                 and made.budgets == budgets.get(node.member.pool, ())
+                and made.replacements == assessment.replacements(node)
                 and assessment.at < made.until
             ):
                 parts.append((node, made, None, made.first and max(made.first, assessment.at)))
@@ -113,6 +120,7 @@ class BoardMaker:
                     node=node,
                     budgets=budgets.get(node.member.pool, ()),
                     machine=machine,
+                    replacements=assessment.replacements(node),
                     moves=moves.said,
                     end=end,
                     until=_until(assessment, node, forecast),

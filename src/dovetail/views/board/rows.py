@@ -5,7 +5,7 @@ Instants are whole seconds since 1970. Spans have no ends: each lasts until the 
 rows that have changed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
 from math import ceil
@@ -13,16 +13,15 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dovetail.api.names import Reason
 from dovetail.model.finding import Finding
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import MaySee, Ref
-from dovetail.model.snapshot import ClusterNode
-from dovetail.rules.reasons import DISRUPTION_REASONS
 from dovetail.rules.states import IN_DISRUPTION
+from dovetail.rules.verdict import Rule
 from dovetail.views.assessment import NodeAssessment, limited_by_deadline
 from dovetail.views.board.details import A_POD, DecisionView, redacted_decisions, redacted_problems
-from dovetail.views.explain.verdicts import View
+from dovetail.views.explain.answers import NodeStanding, answer
+from dovetail.views.explain.data import View
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.nodes import ForecastContext
 
@@ -68,7 +67,11 @@ class NodeRow(View, frozen=True, kw_only=True):
     wanted: tuple[str, ...]
     """The reasons for which it should go now."""
     stuck: tuple[str, int | None] | None
-    """The reason for which it should go and cannot, and since when; None: nothing blocks it."""
+    """The reason for which it should go and cannot unless somebody acts, and since when."""
+    waiting: tuple[str, int | None, int | None] | None
+    """The reason for which it goes without anybody's help, since when, and from when on it may, if that is known."""
+    rule: str
+    """The rule because of which it is stuck or waits."""
     causes: tuple[BlockerEntry, ...]
     spans: tuple[RowSpan, ...]
     events: tuple[RowEvent, ...]
@@ -102,6 +105,22 @@ class BoardBurst(View, frozen=True):
     message: str
 
 
+class SavingsView(View, frozen=True, kw_only=True):
+    """What consolidation promised to save per hour, what it saved, and the pods that it moved for that (ADR-0038)."""
+
+    commands: int
+    promised: float
+    realised: float
+    moved: int
+    moved_today: int
+    """In the last 24 hours."""
+    moved_again: int
+    moved_in_vain: int
+    unplanned: int
+    backoffs: tuple[tuple[str, int, str], ...]
+    """Pools whose pods are not moved: name, until when, and why."""
+
+
 class Board(View, frozen=True, kw_only=True):
     """The whole cluster at one instant, and its future if nothing but time changes."""
 
@@ -115,6 +134,8 @@ class Board(View, frozen=True, kw_only=True):
     herds: tuple[BoardBurst, ...]
     problems: tuple[Finding, ...]
     decisions: tuple[DecisionView, ...] = ()
+    savings: SavingsView | None = None
+    """None: the source keeps no accounts, or none is closed."""
 
 
 def next_change(board: Board) -> int | None:
@@ -135,6 +156,8 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
     now = [(each.reason, span) for each in node.reasons for span in each.spans if span.start <= at < span.end]
     wanted = {reason: span.allowed for reason, span in now if span.wanted}
     events = [each for each in node.events if each.type not in _TOLD_BY_SPANS]
+    told = answer(future.assessment, assessed, list(future.assessment.reasons(assessed).values()))
+    waits = told.standing == NodeStanding.WAITING and node.state not in IN_DISRUPTION
     return NodeRow(
         key=str(member.object),
         name=node.name,
@@ -150,7 +173,9 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
         graceful=_maybe(node.gracefully_expires_at),
         deadline=_maybe(node.deadline),
         wanted=tuple(wanted),
-        stuck=_stuck(node, member, wanted, held=any(len(span) > 2 for span in spans[:1])),
+        stuck=(told.reason or "Draining", _maybe(told.since)) if told.standing == NodeStanding.STUCK else None,
+        waiting=(told.reason or "", _maybe(told.since), _maybe(told.until)) if waits else None,
+        rule=told.rule,
         causes=tuple(causes),
         spans=tuple(spans),
         events=tuple(
@@ -170,7 +195,7 @@ def _spans(
         held: list[BlockedSpan] = [
             ((cause.rule, cause.object, "", 0), cause.start, cause.until or span.end)
             for cause in span.causes
-            if cause.object.kind != "Pod"
+            if cause.object.kind != "Pod" or cause.rule == Rule.REPLACEMENT
         ]
         if span.kind in {ahead.SpanKind.BLOCKED, ahead.SpanKind.DRAINING}:
             held += _blockers_during(span, assessed, future, node.deadline)
@@ -209,25 +234,6 @@ def workload_of(pod: PodRecord) -> str:
     """The namespace of the pod, and the name of its application by its labels."""
     app = next((pod.labels[label] for label in _APP_LABELS if pod.labels.get(label)), "")
     return f"{pod.namespace}/{app}" if app else pod.namespace
-
-
-def _stuck(
-    node: ahead.NodeForecast, member: ClusterNode, wanted: Mapping[str, bool], *, held: bool
-) -> tuple[str, int | None] | None:
-    claim = member.claim
-    if node.state in IN_DISRUPTION:
-        if not held:
-            return None
-        gone = [part.deleted_at for part in (claim, member.node) if part is not None and part.deleted_at is not None]
-        return "Draining", _maybe(min(gone, default=None))
-    if not wanted or any(wanted.values()):
-        return None
-    since = {
-        reason: None if claim is None else claim.true_since(DISRUPTION_REASONS[Reason(reason)].condition)
-        for reason in wanted
-    }
-    longest = min(wanted, key=lambda reason: (since[reason] is None, _maybe(since[reason]) or 0))
-    return longest, _maybe(since[longest])
 
 
 def _maybe(instant: datetime | None) -> int | None:

@@ -1,6 +1,9 @@
 """Problems of objects that the verdicts of `explain` do not show."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+import msgspec
 
 from dovetail.api import names
 from dovetail.model.finding import Finding, Severity
@@ -12,31 +15,62 @@ from dovetail.rules.states import NodeState
 from dovetail.values.duration import shown
 from dovetail.values.timestamp import TimeError, parse_time
 from dovetail.views.assessment import Assessment, NodeAssessment
+from dovetail.views.findings.budgets import limit_findings
+from dovetail.views.findings.pods import Template, protection_findings
+from dovetail.views.findings.subject import Subject
 
 
 def found_problems(
     assessment: Assessment, pods: Iterable[PodRecord], nodes: Iterable[NodeAssessment]
 ) -> Iterator[Finding]:
     """The problems of these pods and nodes, and of all NodePools and PodDisruptionBudgets."""
-    snapshot = assessment.snapshot
+    snapshot, at = assessment.snapshot, assessment.at
+    unlikely = _UnlikelyProtections(at)
     for pod in pods:
         if may_be_protected(pod) and pod.active:
             yield from pod_problems(pod)
+            yield from unlikely.of(pod)
     for node in nodes:
         yield from node_problems(node)
     for pool in assessment.pools.values():
-        yield from budget_problems(
-            pool.record.object,
-            pool.budgets,
-            graceful_expiry=pool.record.graceful_expire_after_ns is not None,
-            now=assessment.at,
-            node_counts=[pool.counts.nodes, *GROWN],
-        )
+        graceful, object_ = pool.record.graceful_expire_after_ns is not None, pool.record.object
+        counts = [pool.counts.nodes, *GROWN]
+        yield from budget_problems(object_, pool.budgets, graceful_expiry=graceful, now=at, node_counts=counts)
+        yield from _warnings(limit_findings(_subject(object_), pool.budgets, at, graceful=graceful))
     if snapshot.nodes and not snapshot.pods:
         yield NO_PODS
     for pdb in snapshot.pdbs:
         if pdb.selector_problem:
             yield bad_selector(pdb.object, pdb.selector_problem)
+
+
+class _UnlikelyProtections:
+    """Warnings about protections that can be read, but hardly are what was meant: the same as in `lint`.
+
+    Pods of a workload share their annotations, and their windows are searched once.
+    """
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+        self._known: dict[tuple[int, int], tuple[Mapping[str, str], list[Finding]]] = {}
+
+    def of(self, pod: PodRecord) -> Iterator[Finding]:
+        key = (id(pod.annotations), pod.grace_seconds)
+        _, found = self._known.get(key, (None, None))
+        if found is None:
+            template = Template("metadata", pod.annotations, {})
+            found = list(_warnings(protection_findings(_subject(pod.object), template, pod.grace_seconds, self._at)))
+            self._known[key] = (pod.annotations, found)
+        for finding in found:
+            yield msgspec.structs.replace(finding, object=pod.object)
+
+
+def _subject(object_: Ref) -> Subject:
+    return Subject(0, "", object_.kind, object_.namespace, object_.name)
+
+
+def _warnings(findings: Iterable[Finding]) -> Iterator[Finding]:
+    return (finding for finding in findings if finding.severity is not Severity.INFO)
 
 
 def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
@@ -51,7 +85,7 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
                 object=node.object,
                 field=f"metadata.annotations[{names.DO_NOT_DISRUPT}]",
                 message=f"{shown(node.do_not_disrupt)} on a Node blocks nothing",
-                remedy='write "true" or a positive Go duration such as "4h"',
+                remedy=meaning.fault.remedy,
             )
     if node is not None and node.do_not_repair is not None:
         yield from _not_repaired(node, node.do_not_repair)

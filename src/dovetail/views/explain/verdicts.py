@@ -3,25 +3,27 @@
 from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from dovetail.model.finding import Finding
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
+from dovetail.planning.node.drain import is_drainable
 from dovetail.rules.budgets import BudgetConsumer
 from dovetail.rules.deadlines import forced_deletion
 from dovetail.rules.nodes import ReasonVerdict, is_wanted
 from dovetail.rules.reasons import is_budgeted
-from dovetail.rules.verdict import Verdict, together
-from dovetail.values.schedule.instants import ALWAYS
+from dovetail.rules.states import IN_DISRUPTION
+from dovetail.rules.verdict import Rule, Verdict, together
+from dovetail.values.duration import add
+from dovetail.values.schedule.instants import ALWAYS, Instants
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
+from dovetail.views.explain.answers import answer
+from dovetail.views.explain.data import AnswerView, View
+from dovetail.views.explain.pending import PendingView
 from dovetail.views.explain.problems import found_problems
+from dovetail.views.explain.workloads import WorkloadView
 from dovetail.views.turns import turns
-
-
-class View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Base of everything that is printed. Keys are stable; new ones may be added."""
 
 
 class VerdictView(View, frozen=True, omit_defaults=True):
@@ -49,6 +51,12 @@ class PodView(View, frozen=True):
     verdicts: tuple[VerdictView, ...]
     changes: tuple[ChangeView, ...] | UnsetType = UNSET
     """Within the span, if nothing but time changes."""
+    forced_at: datetime | UnsetType = UNSET
+    """When the pod is deleted although it is protected, because its node drains or expires then."""
+    blocks: tuple[str, ...] | UnsetType = UNSET
+    """The reasons of its node that the pod blocks now, or `drain`."""
+    pending: PendingView | UnsetType = UNSET
+    """Why it is on no node; only for pods that the user has named."""
 
 
 class ReasonView(View, frozen=True):
@@ -89,6 +97,7 @@ class NodeView(View, frozen=True):
     gracefully_expires_at: datetime | None
     deadline: datetime | None
     forced_deletions: tuple[DeletionView, ...] = ()
+    answer: AnswerView | UnsetType = UNSET
     changes: tuple[ReasonChangeView, ...] | UnsetType = UNSET
 
 
@@ -115,6 +124,8 @@ class Explanation(View, frozen=True, kw_only=True):
     at: datetime
     end: datetime | UnsetType = UNSET
     """Of the span."""
+    workloads: tuple[WorkloadView, ...] | UnsetType = UNSET
+    """Those that the user has named."""
     pods: tuple[PodView, ...]
     nodes: tuple[NodeView, ...]
     nodepools: tuple[PoolView, ...]
@@ -167,11 +178,12 @@ def _pod_view(pod: PodRecord, assessment: Assessment, end: datetime | None) -> P
     object_, at = pod.object, assessment.at
     verdicts, limiting = assessment.verdicts(pod), assessment.limiting(pod)
     when = together(limiting) if limiting else ALWAYS
+    allowed = not limiting or when.contains(at)
     return PodView(
         pod.namespace,
         pod.name,
         pod.node_name or None,
-        not limiting or when.contains(at),
+        allowed,
         when.until(at) if limiting else None,
         tuple(
             [
@@ -180,12 +192,43 @@ def _pod_view(pod: PodRecord, assessment: Assessment, end: datetime | None) -> P
             ]
         ),
         UNSET if end is None else tuple(ChangeView(turn, when.contains(turn)) for turn in turns(when, at, end)),
+        _forced_at(pod, assessment, when) if limiting else UNSET,
+        UNSET if allowed else _blocks(pod, assessment) or UNSET,
     )
+
+
+def _blocks(pod: PodRecord, assessment: Assessment) -> tuple[str, ...]:
+    node = assessment.node_of(pod)
+    if node is None:
+        return ()
+    if node.state in IN_DISRUPTION:
+        return ("drain",) if is_drainable(pod) else ()
+    return tuple(
+        one.reason
+        for one in assessment.reasons(node).values()
+        if one.wanted and any(each.rule is Rule.PODS and not each.allowed for each in one.verdicts)
+    )
+
+
+def _forced_at(pod: PodRecord, assessment: Assessment, when: Instants) -> datetime | UnsetType:
+    """When the drain of its node, under way or after the expiration, deletes the pod while it is protected (R17)."""
+    node = assessment.node_of(pod)
+    if node is None or node.member.claim is None or not is_drainable(pod):
+        return UNSET
+    begins_at, grace_ns, deadline = assessment.at, node.member.claim.grace_period_ns, node.deadline
+    if deadline is None and node.state not in IN_DISRUPTION and node.expires_at is not None and grace_ns is not None:
+        begins_at = max(assessment.at, node.expires_at)
+        deadline = add(begins_at, grace_ns)
+    forced = None if deadline is None else forced_deletion(pod, deadline, begins_at)
+    if forced is None:
+        return UNSET
+    freed_at = when.first(begins_at)
+    return forced.at if freed_at is None or freed_at >= forced.at else UNSET
 
 
 def _node_view(assessment: Assessment, node: NodeAssessment, end: datetime | None) -> NodeView:
     at, member, claim, deadline = assessment.at, node.member, node.member.claim, node.deadline
-    judged = assessment.judge(node)
+    judged = list(assessment.reasons(node).values())
     views: dict[int, VerdictView] = {}
     return NodeView(
         name=member.name,
@@ -205,6 +248,7 @@ def _node_view(assessment: Assessment, node: NodeAssessment, end: datetime | Non
         gracefully_expires_at=node.gracefully_expires_at,
         deadline=deadline,
         forced_deletions=() if deadline is None else _forced_deletions(member.pods, deadline, at),
+        answer=answer(assessment, node, judged),
         changes=UNSET if end is None else _node_changes(node, judged, at, end),
     )
 

@@ -7,7 +7,7 @@ import msgspec
 
 from dovetail.model.finding import Finding
 from dovetail.model.refs import Ref
-from dovetail.views.explain.verdicts import View
+from dovetail.views.explain.data import View
 
 ASSUMPTION = "nothing but time changes"
 

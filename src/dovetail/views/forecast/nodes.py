@@ -13,7 +13,7 @@ from dovetail.rules.protection import POD_RULES
 from dovetail.rules.states import IN_DISRUPTION, NodeState
 from dovetail.rules.verdict import Rule, Verdict
 from dovetail.values.duration import add
-from dovetail.values.schedule.instants import NEVER, Instants
+from dovetail.values.schedule.instants import NEVER, Instants, all_of
 from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import Assessment, NodeAssessment, limited_by_deadline
 from dovetail.views.forecast.data import (
@@ -94,6 +94,8 @@ class _NodeForecaster:
         self.assessment = future.assessment
         self.reasons = self.assessment.reasons(node)
         self.at, self.end = future.at, future.end
+        self.unreplaced = self._unreplaced()
+        self.free = node.free if self.unreplaced is None else all_of([node.free, self.unreplaced.when])
         self.moves = moves
         self.events: list[ForecastEvent] = []
         self.leaves_at, self.drain = self._departure(begun)
@@ -116,7 +118,7 @@ class _NodeForecaster:
             capacity_type=machine.capacity_type,
             zone=machine.zone,
             pods=len(member.pods),
-            free_at=node.free.first(self.at),
+            free_at=self.free.first(self.at),
             expires_at=node.expires_at,
             gracefully_expires_at=node.gracefully_expires_at,
             deadline=deadline,
@@ -125,6 +127,14 @@ class _NodeForecaster:
             events=tuple(self.events),
             cut_at=self._cut_at(),
         )
+
+    def _unreplaced(self) -> Verdict | None:
+        """Why the node cannot be replaced for the reasons that it has."""
+        wanted = [judged for judged in self.reasons.values() if judged.wanted]
+        if self.node.state in IN_DISRUPTION or any(judged.allowed for judged in wanted):
+            return None
+        verdicts = (verdict for judged in wanted for verdict in judged.verdicts)
+        return next((each for each in verdicts if each.rule is Rule.REPLACEMENT and not each.allowed), None)
 
     # -- departure -----------------------------------------------------------------------------------------------------
 
@@ -196,7 +206,7 @@ class _NodeForecaster:
     def _spans(self) -> Iterator[NodeSpan]:
         """The spans, without gaps, from the beginning to the end."""
         leaves_at = self.end if self.leaves_at is None else min(self.leaves_at, self.end)
-        free = self.node.free
+        free = self.free
         edges = [self.at, *(turn for turn in self.future.turns(free) if turn < leaves_at), leaves_at]
         for start, end in pairwise(edges):
             if start == end:
@@ -242,6 +252,8 @@ class _NodeForecaster:
         for verdict in standing_rules(node.member, node.record, Reason.DRIFTED, at, own):
             if not verdict.allowed:
                 yield verdict
+        if self.unreplaced is not None and not self.unreplaced.when.contains(at):
+            yield self.unreplaced
 
     def _pod_blockers(self, at: datetime) -> Iterator[Verdict]:
         for pod, verdict in self.node.limiting:
@@ -271,7 +283,7 @@ class _NodeForecaster:
         return is_wanted(node.member, node.record, reason, at)
 
     def _cut_at(self) -> datetime | None:
-        sets = (self.node.free, *(judged.when for judged in self.reasons.values()))
+        sets = (self.free, *(judged.when for judged in self.reasons.values()))
         cut = [turns_[-1] for when in sets if len(turns_ := self.future.turns(when)) == MAX_TURNS]
         return min(cut, default=None)
 

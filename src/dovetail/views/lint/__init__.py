@@ -1,9 +1,11 @@
 """Finds what is wrong or surprising in manifests before they are applied. The contract of 09."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode, plain_value
@@ -12,16 +14,28 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import PdbRecord, claim_record, pdb_record, pool_record
 from dovetail.model.refs import Ref
 from dovetail.values.duration import SECOND, short_duration
-from dovetail.views.lint.pdbs import SelectablePods, pdb_findings
-from dovetail.views.lint.pods import (
+from dovetail.views.findings.pods import (
     coerced_findings,
     misplaced_findings,
     node_findings,
     pod_findings,
 )
-from dovetail.views.lint.pools import INVALID, UNUSABLE, claim_findings, pool_findings, resource_findings
-from dovetail.views.lint.subject import NO_NAME, Subject, subject_of
-from dovetail.views.lint.workloads import KINDS_WITH_PODS, PodSource, pod_source
+from dovetail.views.findings.subject import NO_NAME, Subject, subject_of
+from dovetail.views.lint.chart_values import VALUES, values_findings
+from dovetail.views.lint.pdbs import SelectablePods, pdb_findings
+from dovetail.views.lint.placing import PoolNodes, placing_of, pool_nodes
+from dovetail.views.lint.pools import (
+    INVALID,
+    NO_DRAIN_LIMIT,
+    UNUSABLE,
+    claim_findings,
+    class_findings,
+    is_change_of_version,
+    pool_findings,
+    resource_findings,
+)
+from dovetail.views.lint.scaling import AUTOSCALERS, Autoscalers, target_of
+from dovetail.views.lint.workloads import PodSource, pod_source
 
 T = TypeVar("T")
 
@@ -29,13 +43,33 @@ _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _MAX_NAMED = 10
 # The kinds that lint checks, by group and kind, and the version that the API serves.
 _VERSIONS = {
-    **{(version.rpartition("/")[0], kind): "v1" for version, kind in KINDS_WITH_PODS},
+    **{(version.rpartition("/")[0], kind): "v1" for version, kind in objects.KINDS_WITH_PODS},
     ("", "Node"): "v1",
     ("policy", "PodDisruptionBudget"): "v1",
     (names.GROUP, names.NODEPOOL_KIND): names.VERSION,
     (names.GROUP, names.NODECLAIM_KIND): names.VERSION,
     (names.KWOK_GROUP, names.KWOK_NODECLASS_KIND): names.KWOK_VERSION,
 }
+
+
+# Kinds that no API server of today has, and what they are called now.
+_REMOVED = {
+    (names.GROUP, "Provisioner"): "NodePool of karpenter.sh/v1",
+    (names.GROUP, "Machine"): "NodeClaim of karpenter.sh/v1, which only the controller creates",
+    ("karpenter.k8s.aws", "AWSNodeTemplate"): "EC2NodeClass of karpenter.k8s.aws/v1",
+    **{("extensions", kind): f"{kind} of apps/v1" for kind in ("Deployment", "DaemonSet", "ReplicaSet")},
+}
+# The kinds that have findings, or change those of others.
+CHECKED_KINDS = frozenset(kind for _, kind in (*_VERSIONS, *_REMOVED, *AUTOSCALERS, *VALUES))
+NOT_CHECKED = "NotChecked"
+_NODE_CLASS = "NodeClass"
+_OLD_VERSION = f"{names.GROUP}/v1beta1"
+
+
+def is_checked(api_version: str, kind: str) -> bool:
+    """Whether `lint` reads objects of the kind; of others it only counts them."""
+    key = (api_version.rpartition("/")[0], kind)
+    return any(key in kinds for kinds in (_VERSIONS, _REMOVED, AUTOSCALERS, VALUES)) or kind.endswith(_NODE_CLASS)
 
 
 class _PodGracePeriod(NamedTuple):
@@ -45,6 +79,17 @@ class _PodGracePeriod(NamedTuple):
     field: str
     seconds: int
     node_name: str
+    document: Document | None
+    """Of a pod without a node: says where it can run."""
+    spec_path: str
+
+
+class _PoolGracePeriod(NamedTuple):
+    """The grace period of the nodes of a pool, and what they are like."""
+
+    subject: Subject
+    grace_ns: int
+    nodes: PoolNodes
 
 
 class _DrainTime(NamedTuple):
@@ -56,27 +101,42 @@ class _DrainTime(NamedTuple):
     grace_ns: int | None
 
 
-def lint(documents: Iterable[Document], at: datetime) -> list[Finding]:
-    """All findings, by file, then object, then severity. Reading the documents may raise; checking them never does."""
-    linter = _Linter(at)
+def lint(
+    documents: Iterable[Document],
+    at: datetime,
+    *,
+    unit_of: Callable[[str], str] = lambda _file: "",
+    not_read: Mapping[str, int] | None = None,
+) -> list[Finding]:
+    """All findings, by file, then object, then severity. Reading the documents may raise; checking them never does.
+
+    Files of one unit are applied together: an object twice in it is a mistake. `not_read`: the kinds of further
+    objects; it may be filled while the documents are read.
+    """
+    linter = _Linter(at, unit_of)
     for place, document in enumerate(documents):
         linter.read(subject_of(place, document), document)
-    return linter.finish()
+    return linter.finish(not_read or {})
 
 
 class _Linter:
     """Checks each document by itself, and keeps what must be compared with other documents."""
 
-    def __init__(self, at: datetime) -> None:
+    def __init__(self, at: datetime, unit_of: Callable[[str], str]) -> None:
         self._at = at
+        self._unit_of = unit_of
         self._found: dict[Subject, list[Finding]] = {}
-        self._seen: dict[tuple[str, str, str, str], Document] = {}
+        self._seen: dict[tuple[str, str, str, str, str], Document] = {}
         self._not_checked: Counter[str] = Counter()
         self._workloads: list[SelectablePods] = []
         self._owned_pods: dict[tuple[str, tuple[tuple[str, str], ...]], SelectablePods] = {}
         self._asked: list[_PodGracePeriod] = []
         self._pdbs: list[tuple[Subject, PdbRecord]] = []
-        self._pools: list[tuple[Subject, int]] = []
+        self._pools: list[tuple[Subject, Document]] = []
+        self._pool_graces: list[_PoolGracePeriod] = []
+        self._autoscalers = Autoscalers()
+        self._node_classes: dict[tuple[str, str], set[str]] = defaultdict(set)  # names by group and kind
+        self._pool_nodes: Counter[tuple[str, str]] = Counter()  # Nodes and NodeClaims, by kind and pool
         self._claims: list[_DrainTime] = []
         self._provider_ids: dict[str, str] = {}  # of Nodes, by name
 
@@ -84,14 +144,18 @@ class _Linter:
         """Check one document."""
         group, _, version = document.api_version.rpartition("/")
         wanted = _VERSIONS.get((group, document.kind))
+        if document.kind.endswith(_NODE_CLASS):
+            self._node_classes[group, document.kind].add(subject.name)
         if wanted is None:
-            self._not_checked[subject.kind] += 1
+            self._read_other(subject, document, group)
             return
         found = self._found[subject] = list(self._identity(subject, document, group))
         if version != wanted:
-            found.append(_wrong_version(subject, document.api_version, f"{group}/{wanted}".lstrip("/")))
+            found.append(_wrong_version(subject, document, f"{group}/{wanted}".lstrip("/")))
         match document.kind:
-            case names.NODEPOOL_KIND | names.NODECLAIM_KIND | names.KWOK_NODECLASS_KIND:
+            case names.NODEPOOL_KIND:
+                self._pools.append((subject, document))  # its nodes may follow
+            case names.NODECLAIM_KIND | names.KWOK_NODECLASS_KIND:
                 found += self._resource(subject, document)
             case "Node":
                 found += self._node(subject, document)
@@ -100,11 +164,37 @@ class _Linter:
             case _:
                 found += self._pods(subject, document)
 
-    def finish(self) -> list[Finding]:
+    def _read_other(self, subject: Subject, document: Document, group: str) -> None:
+        """Read an object of another kind: an autoscaler, the values of a chart, or one to be counted."""
+        key = (group, document.kind)
+        if key in _REMOVED:
+            self._found[subject] = [_removed(subject, document.api_version, _REMOVED[key])]
+            return
+        try:
+            if key in AUTOSCALERS:
+                self._autoscalers.add(document)
+            elif key in VALUES:
+                self._found[subject] = values_findings(subject, document, VALUES[key])
+            else:
+                self._not_checked[subject.kind] += 1
+        except InputError as error:
+            self._found[subject] = [_undecodable(subject, document, error)]
+
+    def finish(self, not_read: Mapping[str, int]) -> list[Finding]:
         """Compare documents, and sort all findings."""
-        for subject, problem in pdb_findings(self._pdbs, self._workloads, list(self._owned_pods.values())):
+        self._not_checked.update(not_read)
+        for subject, document in self._pools:
+            self._found[subject] += self._resource(subject, document)
+        workloads = [
+            workload._replace(replicas=self._autoscalers.most_replicas(target_of(workload.subject), workload.replicas))
+            for workload in self._workloads
+        ]
+        for subject, problem in pdb_findings(
+            self._pdbs, workloads, list(self._owned_pods.values()), self._autoscalers.targets, self._unit_of
+        ):
             self._found[subject].append(problem)
         self._compare_graces()
+        self._join_drains()
         files = {file: rank for rank, file in enumerate(dict.fromkeys(subject.file for subject in self._found))}
         return [
             problem
@@ -119,7 +209,8 @@ class _Linter:
             message = "the object has no name: the API server refuses it"
             yield subject.error("InvalidObject", "metadata.name", message, "add metadata.name")
         elif not subject.generated:
-            first = self._seen.setdefault((group, document.kind, subject.namespace, subject.name), document)
+            unit = self._unit_of(subject.file)
+            first = self._seen.setdefault((unit, group, document.kind, subject.namespace, subject.name), document)
             if first is not document:
                 message = f"{shorten(first.where, 200)} has the same object; the last one applied wins"
                 remedy = "remove one of the two, or rename it"
@@ -134,11 +225,11 @@ class _Linter:
         return [
             Finding(
                 severity=Severity.INFO,
-                rule="NotChecked",
+                rule=NOT_CHECKED,
                 object=Ref(""),
                 field="kind",
                 message=f"not checked, because lint does not know these kinds: {', '.join(counted + more)}",
-                remedy="nothing to do; lint knows pods, workloads, Nodes, NodePools, NodeClaims, node classes and PDBs",
+                remedy="nothing to do; lint checks pods, workloads, Nodes, NodePools, NodeClaims and PDBs",
             )
         ]
 
@@ -162,11 +253,17 @@ class _Linter:
         ]
         for path, annotations in source.around:
             found += misplaced_findings(subject, path, annotations, template)
-        self._keep(subject, source)
+        self._keep(subject, source, document)
         return found
 
-    def _keep(self, subject: Subject, source: PodSource) -> None:
-        self._asked.append(_PodGracePeriod(subject, source.grace_field, source.grace_seconds, source.spec.node_name))
+    def _keep(self, subject: Subject, source: PodSource, document: Document) -> None:
+        node_name = source.spec.node_name
+        self._asked.append(
+            _PodGracePeriod(
+                *(subject, source.grace_field, source.grace_seconds, node_name),
+                *(None if node_name else document, source.spec_path),
+            )
+        )
         workload = SelectablePods(subject, source.template.labels, source.replicas)
         if source.owned and subject.kind == "Pod":
             key = (subject.namespace, tuple(sorted(source.template.labels.items())))
@@ -187,6 +284,7 @@ class _Linter:
         node, found = _decoded(subject, document, objects.Node)
         if node is None:
             return found
+        self._pool_nodes["Node", node.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
         if node.spec.provider_id:
             self._provider_ids[node.metadata.name] = node.spec.provider_id
         return [*found, *node_findings(subject, "metadata", node.metadata.annotations)]
@@ -206,21 +304,38 @@ class _Linter:
                 found.append(_undecodable(subject, document, error))
         coerced = coerced_findings(subject, document)
         found += [problem for problem in coerced if problem.field.startswith("metadata")]  # the schema has the others
-        return _without_repetition(found)
+        found = _without_repetition(found)
+        return self._as_one(subject, found) if document.api_version == _OLD_VERSION else found
+
+    def _as_one(self, subject: Subject, found: list[Finding]) -> list[Finding]:
+        """The fields that a new version moves or renames are one finding: that about the version."""
+        fields = [problem for problem in found if is_change_of_version(problem)]
+        changed = [problem for problem in fields if problem.remedy != f"add {problem.field}"]
+        changes = "".join(f"; {problem.field}: {problem.remedy}" for problem in changed)
+        for place, problem in enumerate(self._found[subject]):
+            if problem.rule == "OldApiVersion":
+                self._found[subject][place] = msgspec.structs.replace(problem, remedy=problem.remedy + changes)
+        return [problem for problem in found if problem not in fields]
 
     def _meaning(self, subject: Subject, document: Document) -> Iterable[Finding]:
         if subject.kind == names.NODEPOOL_KIND:
-            pool = decode(document, objects.NodePool)
+            pool = _decode(document, objects.NodePool)
             grace_ns = pool_record(pool).grace_period_ns
             if grace_ns:  # 0s has another finding
-                self._pools.append((subject, grace_ns))
-            return pool_findings(subject, pool, self._at)
+                self._pool_graces.append(_PoolGracePeriod(subject, grace_ns, pool_nodes(pool)))
+            kinds = ("Node", names.NODECLAIM_KIND)
+            nodes = max(self._pool_nodes[kind, subject.name] for kind in kinds)
+            return [
+                *pool_findings(subject, pool, self._at, nodes or None),
+                *class_findings(subject, pool.spec.template.spec.node_class_ref, self._node_classes),
+            ]
         if subject.kind == names.NODECLAIM_KIND:
-            claim = decode(document, objects.NodeClaim)
+            claim = _decode(document, objects.NodeClaim)
+            self._pool_nodes[subject.kind, claim.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
             grace_ns = claim_record(claim).grace_period_ns
             self._claims.append(_DrainTime(subject, claim.status.node_name, claim.status.provider_id, grace_ns))
             return claim_findings(subject, claim)
-        decode(document, objects.KWOKNodeClass)
+        _decode(document, objects.KWOKNodeClass)
         return []
 
     def _compare_graces(self) -> None:
@@ -228,20 +343,60 @@ class _Linter:
         by_node = {claim.node_name: claim for claim in self._claims if claim.node_name}
         by_provider_id = {claim.provider_id: claim for claim in self._claims if claim.provider_id}
         for asked in self._asked:
-            limits = self._pools
+            limits = [
+                (pool.subject, pool.grace_ns) for pool in self._pool_graces if pool.grace_ns <= asked.seconds * SECOND
+            ]
             if asked.node_name:
                 provider_id = self._provider_ids.get(asked.node_name, "")
                 claim = by_node.get(asked.node_name) or by_provider_id.get(provider_id)
                 limits = [(claim.subject, claim.grace_ns)] if claim is not None and claim.grace_ns else []
+            elif limits and asked.document is not None:
+                pod = placing_of(asked.document, asked.spec_path)
+                possible = [pool.subject for pool in self._pool_graces if pool.nodes.can_take(pod)]
+                limits = [(holder, grace_ns) for holder, grace_ns in limits if holder in possible]
             short = [(holder, grace_ns) for holder, grace_ns in limits if asked.seconds * SECOND >= grace_ns]
             if short:
                 self._found[asked.subject].append(_too_long(asked, short))
+
+    def _join_drains(self) -> None:
+        """Most NodePools have no terminationGracePeriod: the first one tells of the others too."""
+        told = [
+            (subject, place)
+            for subject, found in self._found.items()
+            for place, problem in enumerate(found)
+            if problem.rule == NO_DRAIN_LIMIT
+        ]
+        if len(told) < 2:
+            return
+        (first, place), *others = told
+        others_named = ", ".join(subject.name for subject, _ in others[:_MAX_NAMED])
+        more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
+        problem = self._found[first][place]
+        message = f"{problem.message}; the same is true of {len(others)} other NodePools: {others_named}{more}"
+        self._found[first][place] = msgspec.structs.replace(problem, message=message)
+        for subject, _ in others:
+            self._found[subject] = [problem for problem in self._found[subject] if problem.rule != NO_DRAIN_LIMIT]
+
+
+def _decode(document: Document, type_: type[T]) -> T:
+    """The object; without its status if that cannot be read, which the API server drops from a manifest."""
+    try:
+        return decode(document, type_)
+    except InputError as error:
+        if not document.field_of(error).startswith("status"):
+            raise
+    value = plain_value(document)
+    parts = {key: part for key, part in value.items() if key != "status"} if isinstance(value, dict) else value
+    bare = msgspec.structs.replace(document, raw=None, value=parts)
+    decoded = decode(bare, type_)
+    document.coerced = bare.coerced
+    return decoded
 
 
 def _decoded(subject: Subject, document: Document, type_: type[T]) -> tuple[T | None, list[Finding]]:
     """The object, or None, and findings about decoding it."""
     try:
-        decoded = decode(document, type_)
+        decoded = _decode(document, type_)
     except InputError as error:
         return None, [_undecodable(subject, document, error)]
     return decoded, coerced_findings(subject, document)
@@ -257,13 +412,28 @@ def _undecodable(subject: Subject, document: Document, error: InputError) -> Fin
     )
 
 
-def _wrong_version(subject: Subject, version: str, wanted: str) -> Finding:
-    remedy = f"write apiVersion: {wanted}"
-    if version == f"{names.GROUP}/v1beta1":
-        message = f"{version} is an old version that is not served; what follows reads the object as {wanted}"
+def _removed(subject: Subject, version: str, successor: str) -> Finding:
+    message = f"{shorten(version, 100)} {subject.kind} was removed: the API server refuses it, or nothing acts on it"
+    return subject.error("RemovedKind", "kind", message, f"write a {successor}")
+
+
+def _wrong_version(subject: Subject, document: Document, wanted: str) -> Finding:
+    version, remedy = document.api_version, f"write apiVersion: {wanted}"
+    if version == _OLD_VERSION:
+        message = f"{version} is an old version that is not served; other findings read the object as {wanted}"
         return subject.warning("OldApiVersion", "apiVersion", message, remedy)
+    if version == "policy/v1beta1" and _selects_nothing(document):
+        remedy += ", and remove the empty selector, which selected no pod and selects every pod in v1"
     message = f"{subject.kind} is not served in version {shorten(version, 100)} by today's API servers"
     return subject.error("UnknownApiVersion", "apiVersion", message, remedy)
+
+
+def _selects_nothing(document: Document) -> bool:
+    try:
+        spec = plain_value(document).get("spec")
+    except InputError:
+        return False
+    return isinstance(spec, dict) and spec.get("selector") == {}
 
 
 def _without_repetition(found: list[Finding]) -> list[Finding]:
@@ -281,7 +451,8 @@ def _within(field: str, above: str) -> bool:
 
 
 def _too_long(asked: _PodGracePeriod, short: list[tuple[Subject, int]]) -> Finding:
-    named = ", ".join(f"{holder.object} ({short_duration(grace_ns)})" for holder, grace_ns in short[:_MAX_NAMED])
+    pools = list(dict.fromkeys(f"{holder.object} ({short_duration(grace_ns)})" for holder, grace_ns in short))
+    named = ", ".join(pools[:_MAX_NAMED])
     least = min(grace_ns for _, grace_ns in short)
     return asked.subject.warning(
         "GraceExceedsNode",

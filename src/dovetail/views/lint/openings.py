@@ -13,8 +13,8 @@ from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.values.schedule.instants import Instants
 from dovetail.values.schedule.window import Window
 from dovetail.values.timestamp import format_time
-from dovetail.views.lint.subject import subject_of
-from dovetail.views.lint.workloads import KINDS_WITH_PODS, pod_source
+from dovetail.views.findings.subject import subject_of
+from dovetail.views.lint.workloads import pod_source
 from dovetail.views.turns import MAX_TURNS, turns
 
 RULE = "WindowsAhead"
@@ -41,7 +41,7 @@ def _windows(document: Document) -> Iterator[tuple[str, str, Window]]:
         for budget in read_budgets(pool_record(decode(document, objects.NodePool)).budgets):
             if budget.window is not None:
                 yield f"spec.disruption.budgets[{budget.index}].schedule", "the budget's window", budget.window
-    elif (document.api_version, document.kind) in KINDS_WITH_PODS:
+    elif (document.api_version, document.kind) in objects.KINDS_WITH_PODS:
         source = pod_source(document)
         for kind, what in ((ScheduleKind.ALLOW, "the disruption window"), (ScheduleKind.BLOCK, "the block window")):
             window = None if source.finished else read_schedule(kind, source.template.annotations).window

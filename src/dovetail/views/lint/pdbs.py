@@ -1,16 +1,18 @@
 """Findings about PodDisruptionBudgets: whether each can ever allow an eviction, and is the only one for its pods."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dovetail.api.schema import describe
 from dovetail.model.finding import Finding
 from dovetail.model.records import PdbRecord
+from dovetail.model.refs import Ref
 from dovetail.rules.pdb import never_allows, scaled
 from dovetail.values.duration import shown
 from dovetail.values.selector import SelectorIndex
-from dovetail.views.lint.subject import Subject
+from dovetail.views.findings.subject import Subject
+from dovetail.views.lint.scaling import ScaleTarget, target_of
 
 
 class SelectablePods(NamedTuple):
@@ -25,27 +27,55 @@ class SelectablePods(NamedTuple):
 
 
 def pdb_findings(
-    pdbs: Sequence[tuple[Subject, PdbRecord]], workloads: Sequence[SelectablePods], owned_pods: Sequence[SelectablePods]
+    pdbs: Sequence[tuple[Subject, PdbRecord]],
+    workloads: Sequence[SelectablePods],
+    owned_pods: Sequence[SelectablePods],
+    scaled_targets: Container[ScaleTarget],
+    unit_of: Callable[[str], str],
 ) -> list[tuple[Subject, Finding]]:
     """All findings about the PDBs of the input, each with its object.
 
-    Pods with an owner count only if the owner is not in the input.
+    Pods with an owner count only if the owner is not in the input. A repository may have an object several times, for
+    several clusters: only what is nearest to a PDB counts for it.
     """
     around, pods = _PdbSelection(pdbs, workloads), _PdbSelection(pdbs, owned_pods)
-    guarded: dict[Subject, Subject] = {}
+    guarded: dict[tuple[str, Subject], Subject] = {}
     found: list[tuple[Subject, Finding]] = []
     for place, (subject, pdb) in enumerate(pdbs):
-        selected = around.by_pdb[place] or pods.by_pdb[place]
-        problems = list(_spec(subject, pdb)) or list(_never(subject, pdb, selected))
+        selected = _nearest(subject, around.by_pdb[place], unit_of) or pods.by_pdb[place]
+        scaled = any(target_of(workload.subject) in scaled_targets for workload in selected)
+        problems = list(_spec(subject, pdb)) or list(_never(subject, pdb, selected, scaled=scaled))
         count = around.count[pdb.namespace] or pods.count[pdb.namespace]
         problems += _selector(subject, pdb, count, selected)
-        overlap = next((workload for workload in selected if workload.subject in guarded), None)
-        if overlap is not None and guarded[overlap.subject].object != subject.object:  # duplicates have a finding
-            problems.append(_overlap(subject, guarded[overlap.subject], overlap))
+        place_of = _folder(subject.file) if unit_of(subject.file) == subject.file else unit_of(subject.file)
+        overlap = next((workload for workload in selected if (place_of, workload.subject) in guarded), None)
+        if overlap is not None:
+            other = guarded[place_of, overlap.subject]
+            if other.object != subject.object:  # duplicates have a finding
+                problems.append(_overlap(subject, other, overlap))
         for workload in selected:
-            guarded.setdefault(workload.subject, subject)
+            guarded.setdefault((place_of, workload.subject), subject)
         found += [(subject, problem) for problem in problems]
     return found
+
+
+def _nearest(pdb: Subject, selected: Sequence[SelectablePods], unit_of: Callable[[str], str]) -> list[SelectablePods]:
+    """The workloads in the same file, unit or folder, if there are any, else all; each once, and else the largest."""
+    by_name: dict[Ref, list[SelectablePods]] = defaultdict(list)
+    for workload in selected:
+        by_name[workload.subject.object].append(workload)
+
+    def nearness(workload: SelectablePods) -> tuple[bool, bool, bool, int]:
+        file = workload.subject.file
+        same_unit = unit_of(file) == unit_of(pdb.file)
+        return file == pdb.file, same_unit, _folder(file) == _folder(pdb.file), workload.replicas or 0
+
+    chosen = [max(same, key=nearness) for same in by_name.values()]
+    return [workload for workload in chosen if any(nearness(workload)[:3])] or chosen
+
+
+def _folder(file: str) -> str:
+    return file.rpartition("/")[0]
 
 
 class _PdbSelection:
@@ -71,7 +101,7 @@ def _spec(subject: Subject, pdb: PdbRecord) -> Iterator[Finding]:
             "InvalidPdb",
             "spec.maxUnavailable",
             "minAvailable and maxUnavailable exclude each other: the API server refuses the object",
-            "keep maxUnavailable, which follows the number of replicas, and remove minAvailable",
+            "keep the one that is meant; maxUnavailable follows the number of replicas",
         )
     for name, value in values:
         if value is None:
@@ -91,7 +121,7 @@ def _spec(subject: Subject, pdb: PdbRecord) -> Iterator[Finding]:
         )
 
 
-def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[SelectablePods]) -> Iterator[Finding]:
+def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[SelectablePods], *, scaled: bool) -> Iterator[Finding]:
     counts = [workload.replicas for workload in selected]
     known = [count for count in counts if count is not None]
     expected = sum(known) if counts and len(known) == len(counts) else None
@@ -99,10 +129,13 @@ def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[SelectablePods])
     if why is None:
         return
     name = "minAvailable" if pdb.max_unavailable is None and pdb.min_available is not None else "maxUnavailable"
+    # Without a number of pods in it, no number of replicas changes the answer.
+    by_count = never_allows(pdb, None) is None
+    unless = ", unless something scales it" if by_count and not scaled else ""
     yield subject.warning(
         "PdbNeverAllows",
         f"spec.{name}",
-        f"it never allows an eviction, even if every pod is healthy: {why}; "
+        f"it never allows an eviction, even if every pod is healthy: {why}{unless}; "
         "the nodes of these pods can only be drained by force",
         "write maxUnavailable: 1, and run at least 2 replicas if the service must stay up",
     )
@@ -117,12 +150,12 @@ def _selector(subject: Subject, pdb: PdbRecord, around: int, selected: Sequence[
             "use In and NotIn with values, Exists and DoesNotExist without",
         )
     elif around and not selected:
-        what = "it has no selector" if pdb.selector is None else f"its selector {shown(str(pdb.selector))} matches none"
+        what = "it has no selector" if pdb.selector is None else f"its selector is {shown(str(pdb.selector))}"
         yield subject.info(
             "PdbMatchesNothing",
             "spec.selector",
-            f"{what} of the {around} workloads of namespace {pdb.namespace} in this input: it protects nothing",
-            "copy the labels of the pod template into spec.selector.matchLabels",
+            f"{what}, which matches no workload of namespace {pdb.namespace} in these files",
+            "copy the labels of the pod template into spec.selector.matchLabels, unless an operator creates the pods",
         )
 
 

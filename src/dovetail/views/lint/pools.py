@@ -1,7 +1,7 @@
 """Findings about NodePools, NodeClaims and KWOKNodeClasses: what the API server refuses, and unlikely values."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,13 +11,16 @@ from dovetail.api.yaml_events import join, shorten
 from dovetail.model.field_errors import value_flaw
 from dovetail.model.finding import Finding
 from dovetail.planning.nodepool.validation import field_flaws, restricted_label, unsettable_label
+from dovetail.rules.budgets import budget_duration_remedy, meant_reason
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, short_duration
-from dovetail.views.lint.budgets import BUDGETS, budget_duration_remedy, budget_findings, nearest_reason
-from dovetail.views.lint.pods import annotation_field, node_findings
-from dovetail.views.lint.subject import Subject
-from dovetail.views.lint.words import closest, nearest_duration
+from dovetail.values.mending import is_unitless, meant_duration
+from dovetail.values.spelling import meant_word
+from dovetail.views.findings.budgets import BUDGETS, budget_findings
+from dovetail.views.findings.pods import annotation_field, node_findings
+from dovetail.views.findings.subject import Subject
 
 INVALID, UNKNOWN = "InvalidField", "UnknownField"
+NO_DRAIN_LIMIT = "DrainWithoutLimit"
 UNUSABLE = names.ConditionReason.NODEPOOL_VALIDATION_FAILED.value
 _TEMPLATE = "spec.template.spec"
 _DURATIONS = (
@@ -45,7 +48,25 @@ _MOVED = {
     ("NodePool", "spec.disruption.drift"): "write spec.disruption.budgets with reasons: [Drifted]",
     ("NodePool", "spec.disruption.empty"): "write spec.disruption.budgets with reasons: [Empty]",
     ("NodePool", "spec.disruption.underutilized"): "write spec.disruption.budgets with reasons: [Underutilized]",
+    ("NodePool", "spec.ttlSecondsAfterEmpty"): "write spec.disruption.consolidateAfter, with a unit such as 30s",
+    ("NodePool", "spec.ttlSecondsUntilExpired"): "write spec.template.spec.expireAfter, with a unit such as 720h",
 }
+# Values of older versions that still have one meaning.
+_FORMER_VALUES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
+# Fields that v1 moves or renames.
+_CHANGED_FIELDS = frozenset(
+    {
+        "spec.disruption.expireAfter",
+        "spec.disruption.consolidationPolicy",
+        *(f"{path}.{name}" for path in ("spec", _TEMPLATE) for name in ("kubelet", "nodeClassRef.apiVersion")),
+        *(f"{path}.nodeClassRef.group" for path in ("spec", _TEMPLATE)),
+    }
+)
+
+
+def is_change_of_version(problem: Finding) -> bool:
+    """Whether a field of v1beta1 is wrong only because v1 has another one in its place."""
+    return problem.rule in (INVALID, UNKNOWN) and problem.field in _CHANGED_FIELDS
 
 
 def resource_findings(subject: Subject, value: Mapping[str, Any]) -> list[Finding]:
@@ -53,7 +74,8 @@ def resource_findings(subject: Subject, value: Mapping[str, Any]) -> list[Findin
     schema = crd_schema(subject.kind)
     if schema is None:
         return []
-    stored = defaulted(value, schema)
+    # The API server drops what a manifest says of the status.
+    stored = defaulted({key: part for key, part in value.items() if key != "status"}, schema)
     found = [_violation(subject, schema, value, violation) for violation in violations(stored, schema)]
     refused = {problem.field for problem in found}
     spec = _mapping(stored.get("spec"))
@@ -76,14 +98,14 @@ def _violation(subject: Subject, schema: Schema, value: object, violation: Schem
             UNKNOWN,
             field,
             "the kind has no such field: the API server drops it",
-            _unknown_remedy(subject.kind, schema, field),
+            _unknown_remedy(subject.kind, schema, value, field),
         )
     return subject.error(
         INVALID, field, f"{violation.message}; the API server refuses the object", _remedy(schema, value, violation)
     )
 
 
-def _unknown_remedy(kind: str, schema: Schema, field: str) -> str:
+def _unknown_remedy(kind: str, schema: Schema, value: object, field: str) -> str:
     moved = _MOVED.get((kind, field))
     if moved:
         return moved
@@ -91,8 +113,18 @@ def _unknown_remedy(kind: str, schema: Schema, field: str) -> str:
     if name == "reason" and parent.startswith(BUDGETS):
         return "write reasons, a list such as [Drifted]"
     siblings = _schema_at(schema, parent).get("properties", {})
-    near = closest(name, siblings)
-    return f"write {near}" if near else f"remove it; known here are {', '.join(siblings) or 'no fields'}"
+    near = meant_word(name, siblings)
+    if near and _value_at(value, join(parent, near))[0] is not None:
+        return f"remove it; {near} is set already"
+    # A value of another type, such as seconds for a duration, was meant for another field.
+    if near and not list(violations({near: _value_at(value, field)[0]}, {"properties": {near: siblings[near]}})):
+        return f"write {near}"
+    return f"remove it; known here are {', '.join(siblings) or 'no fields'}"
+
+
+def field_remedy(kind: str, value: object, violation: SchemaViolation) -> str:
+    """What to write instead of a field that the API server refuses."""
+    return _remedy(crd_schema(kind) or {}, value, violation)
 
 
 def _remedy(schema: Schema, value: object, violation: SchemaViolation) -> str:
@@ -101,21 +133,31 @@ def _remedy(schema: Schema, value: object, violation: SchemaViolation) -> str:
     if violation.message == "is required":
         return f"add {field}"
     if wanted.get("type") == "string" and isinstance(found, int | float) and not isinstance(found, bool):
-        return f'quote it: "{found}"' if abs(found) < 2**63 else "write a string"
+        return "put it in quotes"
     if wanted.get("type") == "array" and isinstance(found, str):
-        return f"write a list: [{found[:40]}]"
+        return f"write a list: [{found}]" if len(found) <= 40 else "write a list"
     if isinstance(found, str) and "enum" in wanted:
-        near = nearest_reason(found) if name == "reasons" else closest(found, map(str, wanted["enum"]), 0.5)
-        return f"write {near}" if near else f"write one of {', '.join(map(str, wanted['enum']))}"
+        known = [str(value) for value in wanted["enum"]]
+        near = meant_reason(found) if name == "reasons" else _FORMER_VALUES.get(found) or meant_word(found, known)
+        return f"write {near}" if near else f"write one of {', '.join(known)}"
     if isinstance(found, str) and name == "duration":
         return budget_duration_remedy(found)
     if isinstance(found, str) and name in _DURATIONS:
-        near = "Never" if found.lower() == "never" and "Never" in wanted.get("pattern", "") else nearest_duration(found)
-        return f"write {near}" if near else "write whole numbers with units h, m or s, such as 1h30m"
+        return _duration_remedy(found, never="Never" in wanted.get("pattern", ""))
     if isinstance(found, str) and wanted.get("type") == "integer" and found.isascii() and found.isdigit():
         return f"write {found[:20]}, without quotes"
     example = wanted.get("default")
     return f"write a valid value, such as {example}" if isinstance(example, str) else "correct or remove the field"
+
+
+def _duration_remedy(text: str, *, never: bool) -> str:
+    if never and text.lower() == "never":
+        return "write Never"
+    number = text.strip()
+    if is_unitless(number):
+        return f"add the unit: {number}h, {number}m or {number}s"
+    near = meant_duration(text)
+    return f"write {near}" if near else "write whole numbers with units h, m or s, such as 1h30m"
 
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
@@ -228,14 +270,14 @@ def _mapping(value: object) -> Mapping[str, Any]:
 # -- valid, but hardly meant ------------------------------------------------------------------------------------------
 
 
-def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> Iterator[Finding]:
-    """Findings about the times and budgets of a NodePool."""
+def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime, nodes: int | None) -> Iterator[Finding]:
+    """Findings about the times and budgets of a NodePool; `nodes`: how many it has, if that is known."""
     disruption, template = pool.spec.disruption, pool.spec.template
     graceful = _nillable(disruption.graceful_expire_after)
     yield from node_findings(subject, "spec.template.metadata", template.metadata.annotations or {})
     yield from _times(subject, template.spec, _TEMPLATE)
     yield from _expiry(subject, pool, graceful)
-    yield from budget_findings(subject, pool, at, graceful=graceful is not None)
+    yield from budget_findings(subject, pool, at, graceful=graceful is not None, nodes=nodes)
     for flaw in field_flaws(pool):  # the API server lets them pass (01 §4.2)
         message = f"{flaw.message}; no node is made from the pool: its condition ValidationSucceeded is False"
         yield subject.error(UNUSABLE, shorten(flaw.field, 300), message, flaw.remedy)
@@ -245,6 +287,22 @@ def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> Ite
             annotation_field("metadata", names.DO_NOT_DISRUPT),
             "do-not-disrupt is read on pods and Nodes; on the NodePool itself it has no effect",
             'move it to spec.template.metadata.annotations, or write a budget with nodes: "0"',
+        )
+
+
+def class_findings(
+    subject: Subject, reference: objects.NodeClassReference, known: Mapping[tuple[str, str], Collection[str]]
+) -> Iterator[Finding]:
+    """A reference to a node class that is missing, though there are others of its kind."""
+    classes = known.get((reference.group, reference.kind), ())
+    if classes and reference.name not in classes:
+        named = ", ".join(sorted(classes)[:10])
+        near = meant_word(reference.name, classes)
+        yield subject.warning(
+            "NodeClassMissing",
+            f"{_TEMPLATE}.nodeClassRef.name",
+            f"there is no {reference.kind} {shorten(reference.name, 100)!r} in these files, which have {named}",
+            f"write {near}" if near else "name one of them, unless the class is elsewhere",
         )
 
 
@@ -299,7 +357,7 @@ def _expiry(subject: Subject, pool: objects.NodePool, graceful: int | None) -> I
         )
     if expires and spec.termination_grace_period is None:
         yield subject.info(
-            "DrainWithoutLimit",
+            NO_DRAIN_LIMIT,
             f"{_TEMPLATE}.terminationGracePeriod",
             f"nodes expire after {short_duration(expires)}, but without terminationGracePeriod a drain that a pod "
             "blocks may last forever, and uses its budget slot",  # R19

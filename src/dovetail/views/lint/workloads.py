@@ -6,15 +6,8 @@ from typing import NamedTuple
 from dovetail.api import objects
 from dovetail.api.documents import Document, decode
 from dovetail.model.records import DEFAULT_GRACE_SECONDS
-from dovetail.views.lint.pods import Template
+from dovetail.views.findings.pods import Template
 
-KINDS_WITH_PODS = frozenset(
-    {
-        *(("v1", kind) for kind in ("Pod", "PodTemplate", "ReplicationController")),
-        *(("apps/v1", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")),
-        *(("batch/v1", kind) for kind in ("Job", "CronJob")),
-    }
-)
 _SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})
 
 

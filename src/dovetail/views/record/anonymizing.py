@@ -10,8 +10,11 @@ import re
 from itertools import chain, count
 from typing import Any, Final
 
+import msgspec
+
 from dovetail.api import names
-from dovetail.api.recorded import ANNOTATIONS, RECORDED
+from dovetail.api.recorded import ANNOTATIONS, PODS_NOT_RECORDED, RECORDED
+from dovetail.model.records import awaited_replacements
 from dovetail.values.quantity import QuantityError, parse_quantity
 from dovetail.values.schedule.cron import CronError, parse_cron
 
@@ -122,7 +125,9 @@ _ANNOTATIONS: Final = ANNOTATIONS | {
     *names.PROTECTION_ANNOTATIONS,
     names.TERMINATION_TIMESTAMP,
     names.MIN_VALUES_RELAXED,
+    names.REPLACEMENT_OF,
     names.KWOK_INTERRUPTED,
+    PODS_NOT_RECORDED,
     "karpenter.sh/do-not-repair",
     *("dovetail.dev/start-delay", "dovetail.dev/ready", "dovetail.dev/shutdown", "dovetail.dev/run-for"),
     *("dovetail.dev/exit-code", "dovetail.dev/ready-delay", "dovetail.dev/kubelet"),
@@ -171,10 +176,16 @@ class Anonymizer:
             return [self._value(field, each) for each in value]
         if not isinstance(value, dict):
             return value  # a number or a boolean
-        if field in _LABELS:
+        if field in _LABELS or (field == "selector" and all(isinstance(each, str) for each in value.values())):
             return {self._key(key): self._text(text) for key, text in value.items()}
         if field == "annotations":
-            return {key: self._text(text) for key, text in value.items() if key in _ANNOTATIONS}
+            kept = {key: self._text(text) for key, text in value.items() if key in _ANNOTATIONS}
+            awaited = awaited_replacements(value.get(names.DISRUPTION_COMMAND))
+            if awaited is not None:
+                replacements = tuple(map(self._text, awaited.replacements))
+                awaited = msgspec.structs.replace(awaited, replacements=replacements)
+                kept[names.DISRUPTION_COMMAND] = msgspec.json.encode(awaited).decode()
+            return kept
         if field in _AMOUNTS and not isinstance(next(iter(value.values()), None), dict):
             return {self._key(key): self._amount(each) for key, each in value.items()}
         return self._fields(value)

@@ -125,7 +125,7 @@ def _problems(problems: Iterable[Finding]) -> str:
 
 
 def _tiles(report: SimulationReport) -> str:
-    nodes, pods = report.nodes, report.pods
+    nodes, pods, saved = report.nodes, report.pods, report.consolidation
     gone = sum(nodes.terminated.values())
     tiles = [
         (f"{nodes.at_start} → {nodes.at_end}", "nodes", False),
@@ -137,6 +137,11 @@ def _tiles(report: SimulationReport) -> str:
         (str(pods.pending), "pods pending at the end", pods.pending > 0),
         (f"{report.cost.total:.2f}", "total cost", False),
         (f"{report.cost.per_hour_start:.2f} → {report.cost.per_hour_end:.2f}", "cost per hour", False),
+        (f"{saved.realised:.3f} of {saved.promised:.3f}", "promised savings per hour realised", False),
+        (f"{saved.moved_per_day:g}", "pods moved by consolidation a day", False),
+        (str(saved.moved_again), "pods moved again within an hour", saved.moved_again > 0),
+        (str(saved.moved_in_vain), "pods moved in vain", saved.moved_in_vain > 0),
+        (str(saved.unplanned), "nodes that nobody planned", saved.unplanned > 0),
         (str(len(report.violations)), "violations", bool(report.violations)),
     ]
     made = "".join(

@@ -76,6 +76,26 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     per_hour_end: float
 
 
+class ConsolidationCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The accounts of consolidation commands that were closed in the run (ADR-0038). Savings are per hour.
+
+    `given_up`: commands that were rolled back before they did anything; they count nowhere else.
+
+    `moved_again`: a second time within an hour; `moved_in_vain`: by commands that realised less than half of what they
+    promised; `unplanned`: nodes launched for moved pods that nobody planned.
+    """
+
+    commands: int
+    given_up: int
+    promised: float
+    realised: float
+    moved: int
+    moved_per_day: float
+    moved_again: int
+    moved_in_vain: int
+    unplanned: int
+
+
 class Hour(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One hour of the run. `nodes`: at its end; `cost`: in it."""
 
@@ -96,6 +116,7 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     nodes: NodeCounts
     pods: PodCounts
     cost: Cost
+    consolidation: ConsolidationCounts
     violations: tuple[ReportedViolation, ...]
     hours: tuple[Hour, ...]
     lives: tuple[MachineLife, ...]
@@ -169,6 +190,12 @@ def _figures(report: SimulationReport, reasons: Sequence[str]) -> list[tuple[str
         *((f"pods {field}", getattr(report.pods, field)) for field in PodCounts.__struct_fields__),
         ("cost in all", report.cost.total),
         ("cost by the hour at the end", report.cost.per_hour_end),
+        ("savings promised by the hour", report.consolidation.promised),
+        ("savings realised by the hour", report.consolidation.realised),
+        ("pods moved by consolidation", report.consolidation.moved),
+        ("pods moved again", report.consolidation.moved_again),
+        ("pods moved in vain", report.consolidation.moved_in_vain),
+        ("nodes nobody planned", report.consolidation.unplanned),
         ("most disruptions in one hour", max((hour.disruptions for hour in report.hours), default=0)),
         ("violations", len(report.violations)),
     ]

@@ -50,6 +50,7 @@ export class Board {
     this.herds = rest.herds;
     this.problems = rest.problems;
     this.decisions = rest.decisions;
+    this.savings = rest.savings;
   }
 }
 
@@ -130,6 +131,7 @@ const IS = {
   blocked: (row, at) => kindAt(row, at) === BLOCKED,
   draining: (row, at) => kindAt(row, at) === DRAINING || isLeaving(row),
   stuck: (row) => row.stuck !== null,
+  waiting: (row) => row.waiting !== null,
   never: (row) => isNever(row),
   wanted: (row) => row.wanted.length > 0,
   'free-soon': (row, at) => becomesFree(row, at),

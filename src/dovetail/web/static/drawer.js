@@ -21,7 +21,7 @@ export function drawDetails(host, details, row, { now, length, onClose }) {
     h('div', { class: 'drawer-body' },
       row && picture(row, now, length, host.clientWidth || 460),
       instants(node, now),
-      details.leftAlone && h('p', { class: 'note' }, h('strong', {}, 'Left alone: '), localised(details.leftAlone)),
+      answerPart(node.answer, now) || (details.leftAlone && h('p', { class: 'note' }, h('strong', {}, 'Left alone: '), localised(details.leftAlone))),
       ...node.reasons.map((reason) => reasonPart(reason, now)),
       forced(node, now),
       podsPart(details, now),
@@ -57,6 +57,14 @@ function picture(row, now, length, width) {
     s('svg', { width: scale.width, height: TALL, 'aria-hidden': 'true' }, ...track(row, scale, TALL)),
     h('details', {}, h('summary', {}, 'The timeline as a table'), h('table', { class: 'small-table' }, h('thead', {}, h('tr', {}, ...['From', 'To', 'What', 'By'].map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, ...rows, ...events))),
   );
+}
+
+function answerPart(answer, now) {
+  if (!answer || (answer.standing !== 'stuck' && answer.standing !== 'waiting')) return null;
+  const words = [answer.reason, answer.since && `since ${full(answer.since, now)}`].filter(Boolean).join(' ');
+  return h('p', { class: answer.standing === 'stuck' ? 'note alarm' : 'note' },
+    h('strong', {}, answer.standing === 'stuck' ? 'Stuck: ' : 'Waits: '), words && `${words}; `, localised(answer.cause), answer.until && ` (${until(seconds(answer.until), now)})`,
+    answer.nextStep && h('span', { class: 'next-step' }, ` → ${answer.nextStep}`));
 }
 
 function instants(node, now) {

@@ -151,7 +151,7 @@ export function legend() {
   const bars = ['free', 'schedule', 'pinned', 'pdb', 'other', 'draining'].map((name) => [CATEGORY_NAMES[name], sign([bar(name, 0, 1, 22, 12)])]);
   const signs = [
     ['expires', sign([s('path', { class: 'mark-expires', d: 'M11 1l5 6-5 6-5-6z' })])],
-    ['gracefully', sign([s('path', { class: 'mark-gracefully-expires', d: 'M11 1l5 6-5 6-5-6z' })])],
+    ['expires gracefully', sign([s('path', { class: 'mark-gracefully-expires', d: 'M11 1l5 6-5 6-5-6z' })])],
     ['forced', sign([s('path', { class: 'mark-forced', d: 'M8 0v14M8 1h6l-2 3 2 3h-6z' })])],
     ['pod forced', sign([s('path', { class: 'mark-pod', d: 'M8 4l6 6m0-6l-6 6' })])],
   ];

@@ -41,10 +41,11 @@ export function rowWords(row, now) {
   parts.push(spanWords(row, now).join(' '));
   const next = nextChange(row, now);
   if (next) parts.push(`until ${dayTime(next)}`);
-  else if (kindAt(row, now) === BLOCKED && isNever(row)) parts.push('time alone does not change that');
+  else if (kindAt(row, now) === BLOCKED && isNever(row)) parts.push('until somebody acts');
   const free = freeAt(row, now);
   if (free && free > now) parts.push(`free ${until(free, now)}`);
   if (row.stuck) parts.push(`stuck: ${row.stuck[0]}`);
+  if (row.waiting) parts.push(`waiting: ${row.waiting[0]}`);
   if (row.expires) parts.push(`expires ${stamp(row.expires)}`);
   if (row.deadline && isLeaving(row)) parts.push(`ends by force ${stamp(row.deadline)}`);
   return parts.join('; ');

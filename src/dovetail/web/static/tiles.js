@@ -1,4 +1,4 @@
-// At a glance: what the next day brings, what is stuck, who blocks, and what is never free.
+// At a glance: what the next day brings, what is stuck, who blocks, what is never free, and what consolidation saves.
 
 import { becomesFree, causesOf, expiresSoon, isForced, isLeaving, isNever, kindAt, spanAt } from './board.js';
 import { h } from './elements.js';
@@ -10,7 +10,7 @@ const HERDS = { expires: 'expire', 'gracefully-expires': 'expire gracefully', fr
 
 export function figures(rows, now) {
   const blockers = new Map();
-  const found = { free: 0, soon: 0, expiring: 0, forced: 0, pods: 0, stuck: [], never: [], blocked: 0, blockers };
+  const found = { free: 0, soon: 0, expiring: 0, forced: 0, pods: 0, stuck: [], waiting: 0, never: [], blocked: 0, blockers };
   for (const row of rows) {
     const kind = kindAt(row, now);
     if (kind === FREE) found.free += 1;
@@ -20,6 +20,7 @@ export function figures(rows, now) {
     if (isForced(row, now)) found.forced += 1;
     found.pods += row.events.filter(([at, type]) => type === 'pod-deleted' && at > now && at <= now + DAY).length;
     if (row.stuck) found.stuck.push(row);
+    if (row.waiting) found.waiting += 1;
     if (isNever(row)) found.never.push(row);
     if (kind === BLOCKED || isLeaving(row)) tally(blockers, row, now);
   }
@@ -53,7 +54,7 @@ function quoted(word) {
 export function drawTiles(host, board, now, { onFilter, onOpen }) {
   const rows = [...board.rows.values()];
   const found = figures(rows, now);
-  const made = h('div', {}, nextDay(board, found, now, onFilter), stuck(found, now, onFilter, onOpen), who(found, onFilter), never(found, now, onFilter, onOpen));
+  const made = h('div', {}, nextDay(board, found, now, onFilter), stuck(found, now, onFilter, onOpen), who(found, onFilter), never(found, now, onFilter, onOpen), ...(board.savings ? [savings(board.savings, now)] : []));
   if (host.textContent === made.textContent) return;
   const focused = [...host.querySelectorAll('button')].indexOf(document.activeElement);
   host.replaceChildren(...made.children);
@@ -74,9 +75,10 @@ function stuck(found, now, onFilter, onOpen) {
   const lines = found.stuck.slice(0, SHOWN).map((row) => {
     const [cause] = causesOf(row, spanAt(row, now));
     const since = row.stuck[1] ? span(now - row.stuck[1]) : '';
-    return entry(row, `${row.stuck[0]} ${since}`, cause ? by(cause) : 'nothing on it holds it: see its pool', onOpen);
+    return entry(row, `${row.stuck[0]} ${since}`, cause ? by(cause) : row.rule, onOpen);
   });
-  return tile('Stuck', found.stuck.length, 'should go and cannot', 'is:stuck', onFilter, list(lines, 'No node is stuck.'));
+  const waiting = found.waiting ? h('button', { type: 'button', onclick: () => onFilter('is:waiting'), title: 'Show only these: is:waiting' }, String(found.waiting)) : h('span', { class: 'nought' }, '0');
+  return tile('Stuck', found.stuck.length, 'until somebody acts', 'is:stuck', onFilter, h('ul', { class: 'facts-list' }, h('li', {}, waiting, h('span', {}, 'wait: they go without help'))), list(lines, 'No node is stuck.'));
 }
 
 function never(found, now, onFilter, onOpen) {
@@ -98,6 +100,15 @@ function who(found, onFilter) {
       h('span', { class: 'line-name' }, each.name), h('span', { class: 'line-rule' }, each.rule), h('span', { class: 'line-number' }, String(each.nodes)), h('span', { class: 'share-ground', 'aria-hidden': 'true' }, share)));
   });
   return tile('Who blocks', found.blocked, 'nodes blocked now', 'is:blocked', onFilter, list(lines, 'Nobody.'));
+}
+
+function savings(saved, now) {
+  const fact = (number, words) => h('li', {}, h('span', { class: number ? '' : 'nought' }, number.toLocaleString('en')), h('span', {}, words));
+  const waiting = saved.backoffs.filter(([, end]) => end > now).slice(0, 2);
+  return tile('Consolidation', saved.realised, `of the promised ${saved.promised.toLocaleString('en')} an hour saved`, '', null,
+    h('ul', { class: 'facts-list' }, fact(saved.movedToday, 'pods moved in 24 hours'), fact(saved.movedAgain, 'moved again within an hour'), fact(saved.movedInVain, 'moved in vain'), fact(saved.unplanned, 'nodes nobody planned')),
+    ...waiting.map(([pool, end, why]) => h('p', { class: 'herd', title: localised(why) }, `${pool} waits until ${dayTime(end)}`)),
+  );
 }
 
 function by(cause) {

@@ -76,7 +76,10 @@ def test_what_shows_that_it_is_impossible_is_said_whether_looked_for_first_or_la
     full = [used(f"n{number}", pod(f"p{number}", "4")) for number in range(3)]
     found = single(board(*full, types=[machine("same", 4)]), ConsolidationOptions(), always)
     assert [str(each).split(";")[1:] for each in found.refused.values()] == [
-        [" none fits elsewhere", " the cheapest type that would take what is left over, same, costs 0, not less than 0"]
+        [
+            " none fits elsewhere",
+            " the cheapest new node for the rest (same, $0/h) is no cheaper than what it replaces ($0/h)",
+        ]
     ] * 3
     assert [each.node for each in found.too_expensive] == ["n0", "n1", "n2"]
 

@@ -487,3 +487,44 @@ def test_pods_are_said_to_land_on_the_replacement_that_the_command_has() -> None
     (command,) = passed(on).commands
     assert len(command.replacements) == 1
     assert command.landing == {"p1": "replacement 1", "p2": "node/b"}
+
+
+# -- waves of drift and expiration -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", [DRIFTED, EXPIRED])
+def test_a_replaced_node_has_waves_if_its_pods_go_to_different_nodes(reason: Reason) -> None:
+    going = used("a", pod("large", "3"), pod("small", "1"), cpu=8)
+    on = board(going, room("z", 1), reasons={reason: [going]}, types=[machine("three", 3)])
+    (command,) = passed(on).commands
+    assert len(command.replacements) == 1
+    assert command.waves == (("large",),)
+
+
+def test_a_replaced_node_has_no_waves_if_one_new_node_takes_all_its_pods() -> None:
+    going = used("a", pod("large", "3"), pod("small", "1"), cpu=8)
+    (command,) = passed(board(going, reasons={DRIFTED: [going]}, types=[machine("four", 4)])).commands
+    assert (len(command.replacements), command.waves) == (1, ())
+
+
+def test_a_drifted_node_that_needs_no_replacement_has_no_waves() -> None:
+    going = used("a", pod("large", "3"), pod("small", "1"), cpu=8)
+    (command,) = passed(board(going, room("y", 3), room("z", 1), reasons={DRIFTED: [going]})).commands
+    assert (command.replacements, command.waves) == ((), ())
+
+
+def test_a_drifted_node_goes_also_if_no_waves_help() -> None:
+    """Whichever of the two goes first, the others may take the room of the last one."""
+    going = used("a", *(pod(f"p{number}", "2") for number in range(4)), pod("odd", "3"), pod("small", "1"), cpu=16)
+    on = board(going, room("y", 3), room("z", 4), reasons={DRIFTED: [going]}, types=[machine("five", 5)])
+    (command,) = passed(on).commands
+    assert command.replacements
+
+
+def test_only_the_first_of_many_drifted_nodes_are_checked_for_waves() -> None:
+    going = [used(f"a{number:02}", pod(f"l{number}", "3"), pod(f"s{number}", "1"), cpu=4) for number in range(30)]
+    rooms = [room(f"z{number:02}", 1) for number in range(30)]
+    on = board(*going, *rooms, reasons={DRIFTED: going}, types=[machine("three", 3)])
+    commands = passed(on).commands
+    assert len(commands) == 30
+    assert [bool(each.waves) for each in commands] == [True] * 20 + [False] * 10

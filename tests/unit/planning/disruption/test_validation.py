@@ -125,7 +125,7 @@ def test_pods_that_have_no_place_any_more_stop_it() -> None:
     found = command(board(*some, room("z", 2)))
     cause, _, message = rejected(found, board(*some, room("z", 1)))
     assert cause is RejectionCause.SCHEDULING
-    assert "not all pods would have a place" in message
+    assert "not all pods would have another place" in message
 
 
 def test_pods_that_came_meanwhile_are_looked_at() -> None:
@@ -156,12 +156,17 @@ def test_a_replacement_keeps_the_types_that_were_planned() -> None:
         (replacing("one", "other"), "some of the planned instance types would not do any more"),
         (replacing("one", "two", price=2), "some of the planned instance types would not do any more"),
         (replacing("one", "two", price=1), "the cheapest new node that would do costs 0, not less than 0"),
-        (board(used("a", pod("p1")), room("z", 4)), "no new node is needed any more"),
     ],
 )
 def test_a_replacement_that_would_be_another_now_stops_it(now: DisruptionBoard, message: str) -> None:
     """02 §14.45."""
     assert rejected(command(replacing("one", "two")), now) == (RejectionCause.SCHEDULING, ("a",), message)
+
+
+def test_a_replacement_that_is_no_longer_needed_makes_it_a_deletion() -> None:
+    again = started(command(replacing("one", "two")), board(used("a", pod("p1")), room("z", 4)))
+    assert again.decision == "delete"
+    assert again.savings == 4
 
 
 def test_a_node_that_is_needed_now_stops_a_deletion() -> None:

@@ -286,7 +286,7 @@ def test_health_and_pods_about_to_go() -> None:
 def test_pdb_status(spec: dict[str, Any], expected: int, healthy: int, allowed: int, desired: int) -> None:
     pdb = manifests.pdb("web", **spec)
     pdb["metadata"] |= {"namespace": "default", "generation": 4}
-    got = pdb_status(pdb, expected=expected, found=health([pod(str(n)) for n in range(healthy)], {}, NOW), now=NOW)
+    got = pdb_status(pdb, expected=expected, pod_health=health([pod(str(n)) for n in range(healthy)], {}, NOW), now=NOW)
     assert (got["disruptionsAllowed"], got["desiredHealthy"], got["expectedPods"]) == (allowed, desired, expected)
     assert got["observedGeneration"] == 4
     assert got["conditions"][0]["reason"] == ("SufficientPods" if allowed else "InsufficientPods")

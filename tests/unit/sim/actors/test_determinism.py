@@ -13,6 +13,7 @@ from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
 from dovetail.sim.server.kinds import NAMESPACES
 from tests.harness import manifests
+from tests.harness.stage import PARAMETER, stage
 
 
 async def a_day(cluster: SimCluster) -> str:
@@ -68,17 +69,15 @@ def test_the_same_seed_gives_the_same_day(shuffle: bool) -> None:
     assert here != digest(8, shuffle=shuffle)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_whatever_the_order_the_cluster_comes_to_rest(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
-        await a_day(cluster)
-        before = len(cluster.trace)
-        assert len(cluster.pods(app="web", ready=True)) == 9
-        assert len(cluster.pods(app="db", ready=True)) == 3
-        assert len(cluster.pods(app="big", ready=True)) == 3
-        assert cluster.pods(app="side") == []
-        await cluster.run_for("24h")
-        assert len(cluster.trace) == before, "a cluster at rest writes nothing"
-
-    # With a way to the server and back, others come in between more often.
-    run(scenario, seed=seed, shuffle=True, latency_seconds=0.005 * (seed % 2))
+# With a way to the server and back, others come in between more often.
+@pytest.mark.parametrize(("seed", "latency_seconds"), [(0, 0.0), (1, 0.005), (2, 0.0), (3, 0.005), (4, 0.0)])
+@stage(run, seed=PARAMETER, shuffle=True, latency_seconds=PARAMETER, gives=("cluster",))
+async def test_whatever_the_order_the_cluster_comes_to_rest(cluster: SimCluster) -> None:
+    await a_day(cluster)
+    before = len(cluster.trace)
+    assert len(cluster.pods(app="web", ready=True)) == 9
+    assert len(cluster.pods(app="db", ready=True)) == 3
+    assert len(cluster.pods(app="big", ready=True)) == 3
+    assert cluster.pods(app="side") == []
+    await cluster.run_for("24h")
+    assert len(cluster.trace) == before, "a cluster at rest writes nothing"

@@ -1,11 +1,12 @@
 """A cluster without controllers, in which tests act as the program would: rightly, or to be caught.
 
-async def scenario(ground: Ground) -> None:
+async def test_it(ground: Ground) -> None:
     await ground.nodes("a")
     await ground.pod("p", "a", annotations={names.DO_NOT_DISRUPT: "true"})
-    await ground.us.evict("p", namespace="default")
+    await ground.evict("p")
+    (violation,) = ground.finish().violations
 
-(violation,) = checked(scenario).violations
+pytestmark = stage(play)
 """
 
 import json
@@ -20,6 +21,7 @@ from dovetail.sim.checkers.checkers import Checkers
 from dovetail.values.timestamp import format_time
 from tests.harness import manifests
 from tests.harness.claims import condition, node, node_claim, node_class, node_pool
+from tests.harness.stage import gives
 
 READY = ("Launched", "Registered", "Initialized")
 CHEAP, DEAR = "s-2x-amd64-linux", "s-8x-amd64-linux"
@@ -39,6 +41,19 @@ class Ground:
         self.sim = sim
         self.checkers = checkers
         self.us = sim.server.client(names.COMPONENT)
+
+    # -- what the checkers say -----------------------------------------------------------------------------------------
+
+    def finish(self) -> Checkers:
+        """The checkers, at the end of the run."""
+        self.checkers.finish()
+        return self.checkers
+
+    def violations(self, rule: str) -> list[tuple[str, str]]:
+        """The violations of one rule at the end of the run: object and message."""
+        checkers = self.finish()
+        assert checkers.applied[rule] + checkers.not_applied[rule] > 0, "the rule had nothing to look at"
+        return [(each.object, each.message) for each in checkers.violations if each.rule == rule]
 
     # -- what is there -------------------------------------------------------------------------------------------------
 
@@ -118,23 +133,14 @@ class Ground:
         await self.us.write(Delete(PODS, pod, namespace="default", grace_seconds=grace_seconds))
 
 
-def checked(scenario: Callable[[Ground], Coroutine[Any, Any, None]], **options: Any) -> Checkers:
-    """What the checkers have to say of the scenario."""
+@gives("ground")
+def play(scenario: Callable[[Ground], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run the scenario with all checkers; options are theirs."""
 
-    async def within(sim: SimCluster) -> Checkers:
-        checkers = Checkers(sim, **options)
-        await scenario(Ground(sim, checkers))
-        checkers.finish()
-        return checkers
+    async def within(sim: SimCluster) -> None:
+        await scenario(Ground(sim, Checkers(sim, **options)))
 
-    return run(within)
-
-
-def told(scenario: Callable[[Ground], Coroutine[Any, Any, None]], rule: str, **options: Any) -> list[tuple[str, str]]:
-    """The violations of one rule: object and message."""
-    checkers = checked(scenario, **options)
-    assert checkers.applied[rule] + checkers.not_applied[rule] > 0, "the rule had nothing to look at"
-    return [(each.object, each.message) for each in checkers.violations if each.rule == rule]
+    run(within)
 
 
 def _raw(resource: Resource[Any]) -> Resource[dict[str, Any]]:

@@ -7,7 +7,10 @@ import pytest
 from dovetail.ports import NODECLAIMS, NODEPOOLS, Delete, Patch
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.checkers.budgets import limit_at
-from tests.unit.sim.checkers.planting import Ground, checked, told
+from tests.harness.stage import PARAMETER, stage
+from tests.unit.sim.checkers.planting import Ground, play
+
+pytestmark = stage(play)
 
 RULE = "budgets"
 NODES = ("a", "b", "c", "d")
@@ -44,13 +47,11 @@ def test_the_limit_by_the_rulings(budgets: list[dict[str, Any]], reason: str, re
     assert limit_at(budgets, reason, START, 101, reading) == limit
 
 
-def test_one_node_too_many_is_caught() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin(budgets=[{"nodes": "50%"}])
-        await ground.nodes(*NODES)
-        await ground.write_down("a", "b", "c")
-
-    ((object_, message),) = told(scenario, RULE)
+async def test_one_node_too_many_is_caught(ground: Ground) -> None:
+    await ground.begin(budgets=[{"nodes": "50%"}])
+    await ground.nodes(*NODES)
+    await ground.write_down("a", "b", "c")
+    ((object_, message),) = ground.violations(RULE)
     assert object_ == "NodeClaim/c"
     assert message == (
         "was taken for Drifted as number 3 where the budgets of NodePool default allow 2 of its 4 nodes; "
@@ -58,59 +59,49 @@ def test_one_node_too_many_is_caught() -> None:
     )
 
 
-def test_as_many_as_are_allowed_are_not() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin(budgets=[{"nodes": "50%"}])
-        await ground.nodes(*NODES)
-        await ground.write_down("a", "b")
-
-    checkers = checked(scenario)
+async def test_as_many_as_are_allowed_are_not(ground: Ground) -> None:
+    await ground.begin(budgets=[{"nodes": "50%"}])
+    await ground.nodes(*NODES)
+    await ground.write_down("a", "b")
+    checkers = ground.finish()
     assert checkers.applied[RULE] == 2
     assert [each for each in checkers.violations if each.rule == RULE] == []
 
 
-def test_whatever_goes_or_is_not_ready_counts() -> None:
+async def test_whatever_goes_or_is_not_ready_counts(ground: Ground) -> None:
     """R26: here the one is draining, and the other not ready."""
-
-    async def scenario(ground: Ground) -> None:
-        await ground.begin(budgets=[{"nodes": "2"}])
-        await ground.nodes(*NODES)
-        await ground.sim.api.write(Delete(NODECLAIMS, "a"))
-        ground.sim.set_node_ready("b", ready=False)
-        await ground.sim.run_for("1m")
-        await ground.write_down("c")
-
-    assert [object_ for object_, _ in told(scenario, RULE)] == ["NodeClaim/c"]
+    await ground.begin(budgets=[{"nodes": "2"}])
+    await ground.nodes(*NODES)
+    await ground.sim.api.write(Delete(NODECLAIMS, "a"))
+    ground.sim.set_node_ready("b", ready=False)
+    await ground.sim.run_for("1m")
+    await ground.write_down("c")
+    assert [object_ for object_, _ in ground.violations(RULE)] == ["NodeClaim/c"]
 
 
-def test_what_goes_at_this_very_instant_could_not_be_counted() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin(budgets=[{"nodes": "1"}])
-        await ground.nodes(*NODES)
-        await ground.sim.api.write(Delete(NODECLAIMS, "a"))
-        await ground.write_down("b")
-
-    assert told(scenario, RULE) == []
+async def test_what_goes_at_this_very_instant_could_not_be_counted(ground: Ground) -> None:
+    await ground.begin(budgets=[{"nodes": "1"}])
+    await ground.nodes(*NODES)
+    await ground.sim.api.write(Delete(NODECLAIMS, "a"))
+    await ground.write_down("b")
+    assert ground.violations(RULE) == []
 
 
-def test_a_budget_of_this_very_instant_could_not_be_read() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin(budgets=[{"nodes": "1"}])
-        await ground.nodes(*NODES)
-        body = {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}
-        await ground.sim.api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), "default", body))
-        await ground.write_down("a")
-        await ground.sim.run_for("1s")
-        await ground.write_down("b", id_="2")
-
-    assert [object_ for object_, _ in told(scenario, RULE)] == ["NodeClaim/b"]
+async def test_a_budget_of_this_very_instant_could_not_be_read(ground: Ground) -> None:
+    await ground.begin(budgets=[{"nodes": "1"}])
+    await ground.nodes(*NODES)
+    body = {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}
+    await ground.sim.api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), "default", body))
+    await ground.write_down("a")
+    await ground.sim.run_for("1s")
+    await ground.write_down("b", id_="2")
+    assert [object_ for object_, _ in ground.violations(RULE)] == ["NodeClaim/b"]
 
 
-def test_the_reading_that_the_program_was_told_counts() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin(budgets=[{"nodes": "1", "reasons": ["Drifted"]}, {"nodes": "0"}])
-        await ground.nodes(*NODES)
-        await ground.write_down("a")
-
-    assert told(scenario, RULE) == []
-    assert [object_ for object_, _ in told(scenario, RULE, reading="upstream")] == ["NodeClaim/a"]
+@pytest.mark.parametrize(("reading", "caught"), [("by-reason", []), ("upstream", ["NodeClaim/a"])])
+@stage(reading=PARAMETER)
+async def test_the_reading_that_the_program_was_told_counts(ground: Ground, caught: list[str]) -> None:
+    await ground.begin(budgets=[{"nodes": "1", "reasons": ["Drifted"]}, {"nodes": "0"}])
+    await ground.nodes(*NODES)
+    await ground.write_down("a")
+    assert [object_ for object_, _ in ground.violations(RULE)] == caught

@@ -8,8 +8,12 @@ import pytest
 from dovetail.api import names
 from dovetail.sim import checkers as package
 from dovetail.sim.actors.cluster import SimCluster
+from dovetail.sim.checkers.checkers import Checkers
 from tests.harness.running import Program, run_controllers
-from tests.unit.sim.checkers.planting import Ground, checked
+from tests.harness.stage import stage
+from tests.unit.sim.checkers.planting import Ground, play
+
+pytestmark = stage(play)
 
 THE_CHECKED = ("dovetail.rules", "dovetail.scheduling", "dovetail.planning", "dovetail.controllers", "dovetail.views")
 
@@ -23,8 +27,9 @@ async def evicts_a_protected_pod(ground: Ground) -> None:
     await ground.evict("p")
 
 
-def test_a_violation_says_when_what_and_how() -> None:
-    (first, second) = checked(evicts_a_protected_pod).violations
+async def test_a_violation_says_when_what_and_how(ground: Ground) -> None:
+    await evicts_a_protected_pod(ground)
+    (first, second) = ground.finish().violations
     assert str(first) == (
         "2026-03-02T00:01:04+00:00 protected-pods: Pod/default/p was evicted though it is protected: "
         "karpenter.sh/do-not-disrupt is 'true'"
@@ -32,29 +37,32 @@ def test_a_violation_says_when_what_and_how() -> None:
     assert (first.at, first.object, second.rule) == (second.at, second.object, "explained")
 
 
-def test_a_rule_can_be_excepted_by_its_name() -> None:
-    found = checked(evicts_a_protected_pod, except_for=("explained",)).violations
-    assert [each.rule for each in found] == ["protected-pods"]
+@stage(except_for=("explained",))
+async def test_a_rule_can_be_excepted_by_its_name(ground: Ground) -> None:
+    await evicts_a_protected_pod(ground)
+    assert [each.rule for each in ground.finish().violations] == ["protected-pods"]
     with pytest.raises(AssertionError, match="rules are"):
-        checked(evicts_a_protected_pod, except_for=("explaned",))
+        Checkers(ground.sim, except_for=("explaned",))
+
+
+async def misbehaving(_: SimCluster, program: Program) -> None:
+    await evicts_a_protected_pod(Ground(program.sim, program.checkers))
+
+
+async def misbehaving_and_failing(sim: SimCluster, program: Program) -> None:
+    await misbehaving(sim, program)
+    raise LookupError("something else")
 
 
 def test_a_violation_fails_the_test_that_runs_controllers() -> None:
-    async def scenario(_: SimCluster, program: Program) -> None:
-        await evicts_a_protected_pod(Ground(program.sim, program.checkers))
-
     with pytest.raises(AssertionError, match="protected-pods: Pod/default/p was evicted"):
-        run_controllers(scenario, lambda _: [])
-    run_controllers(scenario, lambda _: [], except_for=("protected-pods", "explained"))
+        run_controllers(misbehaving, lambda _: [])
+    run_controllers(misbehaving, lambda _: [], except_for=("protected-pods", "explained"))
 
 
 def test_a_test_that_fails_by_itself_tells_of_violations_too() -> None:
-    async def scenario(_: SimCluster, program: Program) -> None:
-        await evicts_a_protected_pod(Ground(program.sim, program.checkers))
-        raise LookupError("something else")
-
     with pytest.raises(LookupError) as caught:
-        run_controllers(scenario, lambda _: [])
+        run_controllers(misbehaving_and_failing, lambda _: [])
     assert [note.split()[1] for note in caught.value.__notes__] == ["protected-pods:", "explained:"]
 
 

@@ -3,7 +3,10 @@
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, Create, Patch
 from tests.harness.claims import node_claim
-from tests.unit.sim.checkers.planting import READY, Ground, told
+from tests.harness.stage import stage
+from tests.unit.sim.checkers.planting import READY, Ground, play
+
+pytestmark = stage(play)
 
 RULE = "leftovers"
 UP = ("Launched", "Registered")
@@ -31,95 +34,79 @@ async def retry(ground: Ground, *claims: str, id_: str = "again", new: str = "ne
     await buy(ground, new, id_)
 
 
-def test_a_retry_that_buys_while_the_replacement_of_the_first_try_stands_is_caught() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin()
-        await ground.nodes("a", "b")
-        await fail(ground, "a", id_="first", left="r1")
-        await retry(ground, "a", "b")
-
-    assert told(scenario, RULE) == [
+async def test_a_retry_that_buys_while_the_replacement_of_the_first_try_stands_is_caught(ground: Ground) -> None:
+    await ground.begin()
+    await ground.nodes("a", "b")
+    await fail(ground, "a", id_="first", left="r1")
+    await retry(ground, "a", "b")
+    assert ground.violations(RULE) == [
         ("NodeClaim/new", "is bought to replace a though r1 of an earlier try stands"),
     ]
 
 
-def test_a_retry_that_removes_it_before_is_not() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin()
-        await ground.nodes("a")
-        await fail(ground, "a", id_="first", left="r1")
-        await ground.delete("r1")
-        await retry(ground, "a")
-
-    assert told(scenario, RULE) == []
+async def test_a_retry_that_removes_it_before_is_not(ground: Ground) -> None:
+    await ground.begin()
+    await ground.nodes("a")
+    await fail(ground, "a", id_="first", left="r1")
+    await ground.delete("r1")
+    await retry(ground, "a")
+    assert ground.violations(RULE) == []
 
 
-def test_a_retry_after_it_has_come_up_is_not() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin()
-        await ground.nodes("a")
-        await fail(ground, "a", id_="first", left="r1")
-        await ground.status("r1", *READY)
-        await ground.sim.run_for("1m")
-        await retry(ground, "a")
-
-    assert told(scenario, RULE) == []
+async def test_a_retry_after_it_has_come_up_is_not(ground: Ground) -> None:
+    await ground.begin()
+    await ground.nodes("a")
+    await fail(ground, "a", id_="first", left="r1")
+    await ground.status("r1", *READY)
+    await ground.sim.run_for("1m")
+    await retry(ground, "a")
+    assert ground.violations(RULE) == []
 
 
-def test_a_retry_that_uses_it_is_not() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin()
-        await ground.nodes("a", "b")
-        await fail(ground, "a", id_="first", left="r1")
-        await ground.write_down("a", "b", id_="again", replacements=("r1", "new"))
-        await buy(ground, "new", "again")
-
-    assert told(scenario, RULE) == []
+async def test_a_retry_that_uses_it_is_not(ground: Ground) -> None:
+    await ground.begin()
+    await ground.nodes("a", "b")
+    await fail(ground, "a", id_="first", left="r1")
+    await ground.write_down("a", "b", id_="again", replacements=("r1", "new"))
+    await buy(ground, "new", "again")
+    assert ground.violations(RULE) == []
 
 
-def test_what_was_left_only_now_nobody_could_have_known() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin()
-        await ground.nodes("a")
-        await fail(ground, "a", id_="first", left="r1")
-        await ground.sim.run_for("1m")
-        await ground.write_down("a", id_="again", replacements=("new",))
-        await ground.status("r1", *UP)
-        await buy(ground, "new", "again")
-
-    assert told(scenario, RULE) == []
+async def test_what_was_left_only_now_nobody_could_have_known(ground: Ground) -> None:
+    await ground.begin()
+    await ground.nodes("a")
+    await fail(ground, "a", id_="first", left="r1")
+    await ground.sim.run_for("1m")
+    await ground.write_down("a", id_="again", replacements=("new",))
+    await ground.status("r1", *UP)
+    await buy(ground, "new", "again")
+    assert ground.violations(RULE) == []
 
 
-def test_the_replacement_of_another_node_does_not_count() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin()
-        await ground.nodes("a")
-        await ground.nodes("b", true=(*READY, "Drifted"))
-        await fail(ground, "a", id_="first", left="r1")
-        await retry(ground, "b")
-
-    assert told(scenario, RULE) == []
+async def test_the_replacement_of_another_node_does_not_count(ground: Ground) -> None:
+    await ground.begin()
+    await ground.nodes("a")
+    await ground.nodes("b", true=(*READY, "Drifted"))
+    await fail(ground, "a", id_="first", left="r1")
+    await retry(ground, "b")
+    assert ground.violations(RULE) == []
 
 
-def test_more_of_them_than_nodes_that_are_to_be_replaced_are_caught() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin()
-        await ground.nodes("a", "b", "c")
-        await fail(ground, "a", id_="first", left="r1", reason="Underutilized")
-        await fail(ground, "b", id_="second", left="r2", reason="Underutilized")
-        await retry(ground, "c")
-
-    ((object_, message),) = told(scenario, RULE)
+async def test_more_of_them_than_nodes_that_are_to_be_replaced_are_caught(ground: Ground) -> None:
+    await ground.begin()
+    await ground.nodes("a", "b", "c")
+    await fail(ground, "a", id_="first", left="r1", reason="Underutilized")
+    await fail(ground, "b", id_="second", left="r2", reason="Underutilized")
+    await retry(ground, "c")
+    ((object_, message),) = ground.violations(RULE)
     assert object_ == "NodeClaim/new"
     assert message == "is bought though NodePool default has 2 replacements of earlier tries (r1, r2), and 1 to replace"
 
 
-def test_as_many_as_nodes_that_still_drift_are_not() -> None:
-    async def scenario(ground: Ground) -> None:
-        await ground.begin()
-        await ground.nodes("a", "b", "c", true=(*READY, "Drifted"))
-        await fail(ground, "a", id_="first", left="r1")
-        await fail(ground, "b", id_="second", left="r2")
-        await retry(ground, "c")
-
-    assert told(scenario, RULE) == []
+async def test_as_many_as_nodes_that_still_drift_are_not(ground: Ground) -> None:
+    await ground.begin()
+    await ground.nodes("a", "b", "c", true=(*READY, "Drifted"))
+    await fail(ground, "a", id_="first", left="r1")
+    await fail(ground, "b", id_="second", left="r2")
+    await retry(ground, "c")
+    assert ground.violations(RULE) == []

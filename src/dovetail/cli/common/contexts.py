@@ -1,0 +1,44 @@
+"""The context of the kubeconfig that a command uses: its name, its cluster and its namespace."""
+
+from typing import TYPE_CHECKING
+
+from dovetail.cli.common.options import ClusterSource
+from dovetail.values.foreign_text import plain
+
+if TYPE_CHECKING:
+    from dovetail.kube import ContextInfo
+
+
+def context_of(source: ClusterSource) -> "ContextInfo | None":
+    """None for files, and if there is no kubeconfig that can be read: connecting says why."""
+    if source.paths:
+        return None
+    from dovetail.kube import KubeConfigError, context_info  # noqa: PLC0415  (it takes a second to import)
+
+    try:
+        return context_info(source.kubeconfig, source.context)
+    except KubeConfigError:
+        return None
+
+
+def cluster_title(source: ClusterSource) -> str:
+    """`context prod, cluster eks-1` of a live cluster, the files of a dump."""
+    if source.paths:
+        return ", ".join(source.paths)
+    info = context_of(source)
+    if info is None:
+        return source.context or "live cluster"
+    if not info.name:
+        return "the cluster of this pod"
+    return f"context {info.name}" + (f", cluster {info.cluster}" if info.cluster != info.name else "")
+
+
+def live_heading(source: ClusterSource) -> str:
+    """The first line of an answer about a live cluster; empty for files."""
+    return "" if source.paths else f"Live: {plain(cluster_title(source))}"
+
+
+def default_namespace(source: ClusterSource) -> str:
+    """The namespace of objects that are named without one: as kubectl, that of the context."""
+    info = context_of(source)
+    return (info.namespace if info is not None else "") or "default"

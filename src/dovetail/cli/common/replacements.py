@@ -1,0 +1,132 @@
+"""Answers that take a scheduling simulation: can a node be replaced, and what does a pending pod wait for?
+
+The simulation runs only if a node has a reason to go that nothing but its budget and this rule can block, or if the
+user names a pending pod.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dovetail.api.documents import InputError
+from dovetail.cli.common.live import live_documents
+from dovetail.cli.common.options import ClusterSource
+from dovetail.cli.common.read_kinds import PLACING_KINDS
+from dovetail.cli.common.sources import ClusterInput
+from dovetail.model.finding import Finding, Severity
+from dovetail.model.instance_types import InstanceType
+from dovetail.model.refs import Ref
+from dovetail.planning.disruption.replaceable import Replacements
+from dovetail.rules.budgets import BudgetSemantics
+from dovetail.rules.reasons import MARKED
+from dovetail.rules.states import IN_DISRUPTION
+from dovetail.rules.verdict import Rule
+from dovetail.views.assessment import Assessment, NodeAssessment, assess, identity
+
+if TYPE_CHECKING:
+    from dovetail.sim.scenarios.one_shot import OneShotResult
+    from dovetail.views.explain.pending import PendingView
+
+
+def assessed(
+    read: ClusterInput,
+    source: ClusterSource,
+    at: datetime,
+    reading: BudgetSemantics,
+    *,
+    catalogue: Sequence[InstanceType] | None = None,
+    named: Collection[str] = (),
+) -> Assessment:
+    """The assessment of the cluster. Adds to the problems of the cluster if the simulation is not possible.
+
+    Ends the program if a live cluster cannot be reached any more. `catalogue` None: the built-in one. `named`: if the
+    user has named objects, their names; no other nodes are simulated.
+    """
+    plain = assess(read.snapshot, at, reading)
+    found = _found(plain, read, source, catalogue, named)
+    return assess(read.snapshot, at, reading, before=plain, replacements=found) if found else plain
+
+
+def found_replacements(
+    read: ClusterInput, source: ClusterSource, at: datetime, reading: BudgetSemantics
+) -> Replacements:
+    """Whether nodes can be replaced, by node and reason: what `assessed` finds out besides the rules."""
+    return _found(assess(read.snapshot, at, reading), read, source)
+
+
+def _found(
+    plain: Assessment,
+    read: ClusterInput,
+    source: ClusterSource,
+    catalogue: Sequence[InstanceType] | None = None,
+    named: Collection[str] = (),
+) -> Replacements:
+    nodes = (node for node in plain.nodes if not named or not set(identity(node.member)).isdisjoint(named))
+    asked = {node.member.name for node in nodes if _asks(plain, node)}
+    simulated = _simulated(read, source, plain.at, plain.semantics, catalogue) if asked else None
+    return {} if simulated is None else simulated.replacements(asked)
+
+
+def pending_views(
+    read: ClusterInput,
+    source: ClusterSource,
+    at: datetime,
+    reading: BudgetSemantics,
+    *,
+    catalogue: Sequence[InstanceType] | None,
+    pods: Collection[tuple[str, str]],
+) -> "dict[tuple[str, str], PendingView]":
+    """Why these pods, by namespace and name, are on no node. Adds to the problems if the simulation is not possible."""
+    simulated = _simulated(read, source, at, reading, catalogue) if pods else None
+    if simulated is None:
+        return {}
+    from dovetail.views.explain.pending import pending_view  # noqa: PLC0415  (as above)
+
+    claims = {member.name: member.claim for member in read.snapshot.nodes if member.claim is not None}
+    facts = simulated.pending(claims)
+    return {key: pending_view(simulated.unbound[key], facts) for key in pods if key in simulated.unbound}
+
+
+def _simulated(
+    read: ClusterInput,
+    source: ClusterSource,
+    at: datetime,
+    reading: BudgetSemantics,
+    catalogue: Sequence[InstanceType] | None,
+) -> "OneShotResult | None":
+    """The cluster as scheduling sees it; None if the places of pods are not known."""
+    if any(problem.rule == "NotPermitted" for problem in read.problems):
+        return None
+    from dovetail.sim.scenarios.one_shot import look  # noqa: PLC0415  (the engine takes long to import)
+    from dovetail.sim.scenarios.reading import read_scenario  # noqa: PLC0415
+
+    documents = list(read.documents)
+    if not source.paths:
+        documents += live_documents(source, PLACING_KINDS, read.problems)
+    try:
+        scenario = read_scenario(documents, now=at, start=at)
+        return look(scenario, catalogue=catalogue, reading=reading)
+    except InputError as error:
+        read.problems.append(_unknown(error))
+        return None
+
+
+def _asks(assessment: Assessment, node: NodeAssessment) -> bool:
+    claim = node.member.claim
+    if claim is None or node.state in IN_DISRUPTION or not any(map(claim.is_true, MARKED.values())):
+        return False
+    return any(
+        one.wanted and one.reason in MARKED and all(each.allowed or each.rule is Rule.BUDGET for each in one.verdicts)
+        for one in assessment.judge(node)
+    )
+
+
+def _unknown(error: InputError) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        rule="ReplacementUnknown",
+        object=Ref("Node"),
+        field="kind",
+        message=f"whether pods have another place is not known, because the input cannot be simulated: {error}",
+        remedy="correct the object",
+    )

@@ -1,0 +1,77 @@
+"""Finds the pods of Deployments and other workloads by their owner references."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from dovetail.api.documents import Document, InputError, decode
+from dovetail.api.objects import ApiObject, Workload
+from dovetail.views.explain.data import View
+
+WORKLOAD_KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job")
+_SCALED: Final = frozenset(("Deployment", "StatefulSet", "ReplicaSet"))
+_HASH: Final = "pod-template-hash"
+
+_Key = tuple[str, str, str]  # kind, namespace, name
+
+
+class WorkloadView(View, frozen=True):
+    """A workload and the names of its pods.
+
+    `known`: the workload itself is in the input; else only its pods are. `replicas`: null if it has no such number, or
+    it is not known.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    known: bool
+    replicas: int | None
+    pods: tuple[str, ...]
+
+
+def workloads_in(documents: Iterable[Document]) -> Iterator[WorkloadView]:
+    """The workloads in the input, and those that pods in the input name as their owners."""
+    known: dict[_Key, Workload] = {}
+    pods: list[ApiObject] = []
+    for document in documents:
+        with suppress(InputError):  # reading the cluster reports it
+            if document.kind == "Pod":
+                pods.append(decode(document, ApiObject))
+            elif document.kind in WORKLOAD_KINDS:
+                workload = decode(document, Workload)
+                known[document.kind, _namespace(workload), workload.metadata.name] = workload
+    owned: dict[_Key, list[str]] = defaultdict(list)
+    for pod in pods:
+        for key in _owners(pod, known):
+            owned[key].append(pod.metadata.name)
+    for key in sorted(known.keys() | owned.keys()):
+        replicas = None
+        if key in known and key[0] in _SCALED:
+            given = known[key].spec.replicas
+            replicas = 1 if given is None else given  # the default of the API
+        yield WorkloadView(*key, key in known, replicas, tuple(sorted(owned[key])))
+
+
+def _owners(pod: ApiObject, known: dict[_Key, Workload]) -> Iterator[_Key]:
+    """The controller of the pod, and the Deployment of a ReplicaSet."""
+    namespace = _namespace(pod)
+    for kind, name in _controllers(pod):
+        yield kind, namespace, name
+        replica_set = known.get((kind, namespace, name)) if kind == "ReplicaSet" else None
+        if replica_set is not None:
+            yield from ((above, namespace, named) for above, named in _controllers(replica_set))
+        elif kind == "ReplicaSet" and (hash_ := pod.metadata.labels.get(_HASH)) and name.endswith(f"-{hash_}"):
+            # A Deployment names its ReplicaSets so, and most dumps have no ReplicaSets.
+            yield "Deployment", namespace, name.removesuffix(f"-{hash_}")
+
+
+def _controllers(object_: ApiObject) -> Iterator[tuple[str, str]]:
+    for reference in object_.metadata.owner_references:
+        if reference.controller and reference.kind in WORKLOAD_KINDS:
+            yield reference.kind, reference.name
+
+
+def _namespace(object_: ApiObject) -> str:
+    return object_.metadata.namespace or "default"

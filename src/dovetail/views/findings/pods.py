@@ -1,0 +1,325 @@
+"""Findings about the annotations of pods, pod templates and Nodes (R2–R12)."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+
+from dovetail.api import names
+from dovetail.api.documents import Document
+from dovetail.api.misnamed import misnamed_annotations
+from dovetail.api.schema import describe
+from dovetail.api.yaml_events import join, shorten
+from dovetail.model.finding import Finding
+from dovetail.rules.nodes import USUAL_BOOT, VALIDATION_SECONDS, grace_taken
+from dovetail.rules.protection import (
+    AnnotationFault,
+    DoNotDisrupt,
+    PodSchedule,
+    ScheduleKind,
+    annotation_faults,
+    read_do_not_disrupt,
+    read_schedule,
+)
+from dovetail.values.duration import HOUR, MICROSECOND, short_duration, shown
+from dovetail.values.schedule.instants import all_of, complement, with_time_left
+from dovetail.values.schedule.window import Window
+from dovetail.values.spelling import meant_word
+from dovetail.values.timestamp import format_time
+from dovetail.views.findings.subject import Subject
+
+_MAX_KEYS = 20
+_MAX_FAULTS = 3
+_WINDOW_EXAMPLE = f'{names.DISRUPTION_SCHEDULE}: "0 2 * * 6"'
+
+
+class Template(NamedTuple):
+    """The metadata of a pod or pod template, and its path in the object."""
+
+    path: str
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+    def field(self, key: str) -> str:
+        return annotation_field(self.path, key)
+
+
+def annotation_field(path: str, key: str) -> str:
+    return f"{join(path, 'annotations')}[{shorten(key, 320)}]"
+
+
+def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: datetime) -> Iterator[Finding]:
+    """All findings about the annotations of one pod or pod template."""
+    annotations = template.annotations
+    yield from _misnamed(subject, template)
+    if not any(key in annotations for key in names.PROTECTION_ANNOTATIONS):
+        return
+    yield from _faults(subject, template)
+    yield from protection_findings(subject, template, grace_seconds, at)
+
+
+def protection_findings(subject: Subject, template: Template, grace_seconds: int, at: datetime) -> Iterator[Finding]:
+    """Findings about protections that can be read, but hardly are what was meant."""
+    annotations = template.annotations
+    schedules = {kind: read_schedule(kind, annotations) for kind in ScheduleKind}
+    if (value := annotations.get(names.DO_NOT_DISRUPT)) is not None:
+        yield from _do_not_disrupt(subject, template, read_do_not_disrupt(value), schedules.values())
+    for kind, schedule in schedules.items():
+        yield from _windows(subject, template, kind, schedule, at)
+    yield from _free_time(subject, template, schedules, grace_seconds, at)
+
+
+# -- values that are not understood -----------------------------------------------------------------------------------
+
+
+def _faults(subject: Subject, template: Template) -> list[Finding]:
+    """The faults that the controller warns of, one finding for each annotation."""
+    grouped: dict[tuple[str, str], list[AnnotationFault]] = defaultdict(list)
+    for fault in annotation_faults(template.annotations):
+        grouped[fault.rule, fault.annotation].append(fault)
+    return [
+        subject.error(rule, template.field(key), _joined(faults), faults[0].remedy)
+        for (rule, key), faults in grouped.items()
+    ]
+
+
+def _joined(faults: list[AnnotationFault]) -> str:
+    # The last one may say what happens to the pod.
+    kept = faults if len(faults) <= _MAX_FAULTS else [*faults[: _MAX_FAULTS - 1], faults[-1]]
+    more = [f"and {len(faults) - len(kept)} more"] if len(faults) > len(kept) else []
+    return "; ".join([fault.message for fault in kept] + more)
+
+
+def coerced_findings(subject: Subject, document: Document) -> list[Finding]:
+    """Labels and annotations that are not strings: the API server refuses the object."""
+    return [
+        subject.error(
+            "NotAString",
+            field,
+            "it has no value: kubectl refuses the object, and the API server reads an empty string"
+            if value is None
+            else f"the value is {describe(value)} and not a string: the API server refuses the object",
+            _quoted(field, value),
+        )
+        for field, value in document.coerced[:_MAX_KEYS]
+    ]
+
+
+def _quoted(field: str, value: object) -> str:
+    if value is None:
+        return "give it a value in quotes, or remove it"
+    if field.endswith(f"[{names.DO_NOT_DISRUPT}]"):
+        text = describe(value)
+        fault = read_do_not_disrupt(text).fault
+        return f'quote it: "{text}"' if fault is None else fault.remedy
+    # YAML has several notations for a value: 010 and 8, yes and true.
+    return "write a string" if isinstance(value, dict | list) else "put the value in quotes, as it is written"
+
+
+# -- do-not-disrupt ---------------------------------------------------------------------------------------------------
+
+
+def _do_not_disrupt(
+    subject: Subject, template: Template, meaning: DoNotDisrupt, schedules: Iterable[PodSchedule]
+) -> Iterator[Finding]:
+    field = template.field(names.DO_NOT_DISRUPT)
+    if not meaning.protects:
+        message = '"false" protects nothing, the same as no annotation'
+        yield subject.info("NotProtected", field, message, "leave it out, or keep it")
+        return
+    on_every_node = subject.kind == "DaemonSet"
+    if on_every_node:
+        yield subject.warning(
+            "DaemonSetBlocksNodes",
+            field,
+            "pods of a DaemonSet protect like any others: this blocks the disruption of every node they run on",
+            "remove the annotation; a DaemonSet's pods need no protection from their node's replacement",
+        )
+    if meaning.fault is not None:
+        return
+    if any(schedule.window is not None for schedule in schedules):
+        yield _beside_schedule(subject, field, meaning)
+    elif meaning.span_ns is None and not on_every_node:
+        yield subject.info(
+            "IndefiniteProtection",
+            field,
+            "the pod blocks every graceful disruption of its node for as long as it lives",
+            f'give the longest time it needs, such as "4h", or a window to go in, such as {_WINDOW_EXAMPLE}',
+        )
+
+
+def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Finding:
+    """do-not-disrupt and a schedule on one pod (R12; seed 001: use one or the other)."""
+    rule = "DoNotDisruptWithSchedule"
+    if meaning.span_ns is None:
+        return subject.warning(
+            rule,
+            field,
+            "do-not-disrupt wins over any schedule: the pod is never disrupted and its schedule is pointless",
+            "use one or the other: remove do-not-disrupt to let the schedule govern",
+        )
+    return subject.info(
+        rule,
+        field,
+        f"do-not-disrupt wins for the pod's first {short_duration(meaning.span_ns)}; the schedule governs afterwards",
+        "use one or the other, unless this is meant",
+    )
+
+
+_NODE_ANNOTATIONS = {key.partition("/")[2]: key for key in (names.DO_NOT_DISRUPT, names.DO_NOT_REPAIR)}
+
+
+def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -> Iterator[Finding]:
+    """Findings about the annotations of a Node, or of a template of Nodes (R6, R47)."""
+    for key in islice(annotations, _MAX_KEYS):
+        domain, _, name = key.rpartition("/")
+        if domain == names.GROUP and name not in _NODE_ANNOTATIONS:
+            meant = "do-not-disrupt" if name == "do-not-consolidate" else meant_word(name, _NODE_ANNOTATIONS)
+            if meant is not None:
+                message = f"nothing reads {shorten(key, 120)} on a Node: it has no effect"
+                remedy = f"write {_NODE_ANNOTATIONS[meant]}"
+                if name == "do-not-consolidate":
+                    remedy += ", which also stops every other graceful disruption of the node"
+                yield subject.warning("UnknownAnnotation", annotation_field(path, key), message, remedy)
+    value, field = annotations.get(names.DO_NOT_DISRUPT), annotation_field(path, names.DO_NOT_DISRUPT)
+    if value == "false":
+        message = '"false" on a Node blocks nothing: the same as leaving it out'
+        yield subject.info("NotProtected", field, message, "remove the annotation")
+    elif value is not None and (fault := read_do_not_disrupt(value).fault) is not None:
+        yield subject.error(
+            names.EventReason.INVALID_DO_NOT_DISRUPT,
+            field,
+            f'{shown(value)} on a Node blocks nothing: only "true" and a positive duration do, unlike on a pod',
+            fault.remedy,
+        )
+    value, field = annotations.get(names.DO_NOT_REPAIR), annotation_field(path, names.DO_NOT_REPAIR)
+    if value == "true":
+        message = "the node is not replaced when it is unhealthy, however long that lasts"
+        yield subject.info("NotRepaired", field, message, "remove the annotation, unless this is meant")
+    elif value not in (None, "false"):
+        message = f'{shown(value)} has no effect: only "true" keeps an unhealthy node'
+        yield subject.error("InvalidDoNotRepair", field, message, 'write "true", or remove the annotation')
+
+
+# -- schedules --------------------------------------------------------------------------------------------------------
+
+
+def run_together(window: Window, at: datetime) -> tuple[str, str]:
+    """The message and the remedy for windows that are still open when the next one begins."""
+    opens = window.at(at).opens_at
+    closes = None if opens is None else window.instants.until(opens)
+    example = ""
+    if opens is not None and closes is not None:
+        length = short_duration((closes - opens) // timedelta(microseconds=1) * MICROSECOND)
+        example = f", as one window of {length} from {format_time(opens)} to {format_time(closes)}"
+    message = f"each window is still open when the next one begins, so they run together{example}"
+    return message, _start_only(window) or "shorten it to the time between two starts, or start a window less often"
+
+
+def _start_only(window: Window) -> str | None:
+    """What to write instead of `0 9-17 * * *` for 8h: the author takes the hours for the window."""
+    (cron, span_ns), *others = window.parts
+    words = cron.text.split()
+    if others or len(words) < 5:
+        return None
+    minute, hours, *days = words[-5:]
+    first, _, last = hours.partition("-")
+    if not all(text.isascii() and text.isdigit() for text in (minute, first, last)):
+        return None
+    if span_ns <= HOUR or (int(last) - int(first)) * HOUR != span_ns:
+        return None
+    start, end = (f"{int(hour):02}:{int(minute):02}" for hour in (first, last))
+    return f'write "{" ".join([*words[:-5], minute, first, *days])}", which opens it once, from {start} to {end}'
+
+
+def _windows(
+    subject: Subject, template: Template, kind: ScheduleKind, schedule: PodSchedule, at: datetime
+) -> Iterator[Finding]:
+    """Windows that never open, or never close (R9, R10)."""
+    window = schedule.window
+    if window is None:
+        return
+    field, allows = template.field(kind.value[0]), kind is ScheduleKind.ALLOW
+    silent = [cron.text for cron, _ in schedule.expressions if cron.never]
+    if silent:
+        if not window.never:
+            outcome = "the other expressions still apply"
+        elif allows:
+            outcome = "its window never opens, so the pod is protected for good"
+        else:
+            outcome = "it never blocks anything"
+        yield subject.warning(
+            "ScheduleNeverFires",
+            field,
+            f"{shown(silent[0])} names a day that does not exist and never fires; {outcome}",
+            "name a day that exists, such as 28 for a day of every month, or remove the expression",
+        )
+    elif window.stays_open(at):
+        outcome = "the schedule has no effect: the pod can be disrupted at any time"
+        if not allows:
+            outcome = "the pod is protected for good"
+        yield subject.warning(
+            "ScheduleAlwaysOpen",
+            field,
+            f"the window opens again before it closes; {outcome}",
+            f'shorten {kind.value[1]}, or let the schedule fire less often, such as "0 2 * * 6" with "4h"',
+        )
+    elif window.runs_together(at):
+        yield subject.warning("WindowsRunTogether", template.field(kind.value[1]), *run_together(window, at))
+
+
+def _free_time(
+    subject: Subject,
+    template: Template,
+    schedules: Mapping[ScheduleKind, PodSchedule],
+    grace_seconds: int,
+    at: datetime,
+) -> Iterator[Finding]:
+    """Schedules that never allow a disruption together (R7), or never for long enough (R50)."""
+    allow, block = schedules[ScheduleKind.ALLOW].window, schedules[ScheduleKind.BLOCK].window
+    parts = [*([allow.instants] if allow else []), *([complement(block.instants)] if block else [])]
+    if any(part.first(at) is None for part in parts):
+        return  # `_windows` reports the schedule that is to blame
+    free, takes = all_of(parts), timedelta(seconds=VALIDATION_SECONDS) + USUAL_BOOT + grace_taken(grace_seconds)
+    if free.first(at) is None:
+        yield subject.warning(
+            "SchedulesNeverAllow",
+            template.field(names.DISRUPTION_BLOCK_SCHEDULE),
+            "the block windows cover every allow window, so the pod is never free to be disrupted",
+            f"remove one of the two: {names.DISRUPTION_SCHEDULE} alone already blocks outside its windows",
+        )
+    elif with_time_left(free, takes).first(at) is None:
+        yield subject.warning(
+            "WindowTooShort",
+            template.field((ScheduleKind.ALLOW if allow else ScheduleKind.BLOCK).value[1]),
+            "the pod is never free for long enough to replace its node, which takes 15s to validate, about 1m to boot, "
+            f"and the {grace_seconds}s of the pod's own grace; so the node is never replaced",
+            "make the windows longer, such as 1h",
+        )
+
+
+# -- annotations that are not where they belong -----------------------------------------------------------------------
+
+
+def _misnamed(subject: Subject, template: Template) -> Iterator[Finding]:
+    """Keys that look like ours but that nothing reads."""
+    for found in islice(misnamed_annotations(template.annotations, template.labels), _MAX_KEYS):
+        field = f"{join(template.path, found.holder)}[{shorten(found.key, 320)}]"
+        yield subject.warning(found.rule, field, found.message, found.remedy)
+
+
+def misplaced_findings(
+    subject: Subject, path: str, annotations: Mapping[str, str], template: Template
+) -> list[Finding]:
+    """Pod annotations on the workload itself: they never reach its pods."""
+    return [
+        subject.warning(
+            "AnnotationNotOnPods",
+            annotation_field(path, key),
+            f"{key} is read on pods; on the {subject.kind} itself it has no effect",
+            f"move it to {join(template.path, 'annotations')}",
+        )
+        for key in names.PROTECTION_ANNOTATIONS
+        if key in annotations and key not in template.annotations
+    ]

@@ -1,0 +1,132 @@
+"""Why does this node not go? `explain node/X` names the cause in its first sentence, on a real control plane.
+
+The same situations are in tests/sim/explain, with metrics and the dashboard.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.api.names import EventReason
+from dovetail.ports import NODECLAIMS, PODS, Delete, Patch
+from tests.cluster.disruption.playing import Endings, Timeline, judge, name_of
+from tests.cluster.disruption.setting import BETWEEN_LOOKS, EVERYTHING, NOTHING, Setting
+from tests.cluster.run_process import KEPT
+from tests.cluster.termination.setting import GUARDED
+from tests.harness import manifests
+
+
+async def says(setting: Setting, claim: str, *words: str) -> None:
+    """The answer has these words once the program has seen everything, and the exit code is 1."""
+    node, said = setting.node(claim), ""
+    for _ in range(60):
+        process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("dovetail")),
+            *("explain", f"node/{node}", "--kubeconfig", str(setting.kubeconfig)),
+            env={key: os.environ[key] for key in KEPT if key in os.environ},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _error = await process.communicate()
+        said = " ".join(out.decode().splitlines()[3:5])  # below the context and the time
+        if all(word in said for word in words) and process.returncode == 1:
+            return
+        await setting.history.reaches(setting.history.now() + BETWEEN_LOOKS)
+    raise AssertionError(said)
+
+
+async def a_pdb_that_can_never_allow_it(setting: Setting) -> None:
+    await setting.begin(budgets=EVERYTHING)
+    await setting.deploy("web", cpu="1")
+    await setting.apply(manifests.pdb("web", minAvailable=1))
+    (claim,) = await setting.has_nodes(1)
+    await setting.outdate(claim)
+    await says(setting, claim, "is stuck (Drifted) since", "web can never allow it: minAvailable 1 leaves none of 1")
+    assert "can never allow it" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
+
+
+async def a_drain_that_a_protected_pod_blocks(setting: Setting) -> None:
+    await setting.begin(budgets=EVERYTHING)
+    await setting.deploy("web", cpu="1", annotations=GUARDED)
+    (claim,) = await setting.has_nodes(1)
+    await setting.api.write(Delete(NODECLAIMS, claim))
+    await says(setting, claim, "is stuck (S4 draining) since", "waits for Pod/", "no terminationGracePeriod")
+    (pod,) = (each.metadata.name for each in setting.pods("web"))
+    await setting.unguard(pod)
+
+
+async def a_budget_of_zero(setting: Setting) -> None:
+    await setting.begin(budgets=NOTHING)
+    await setting.deploy("web", cpu="1")
+    (claim,) = await setting.has_nodes(1)
+    await setting.outdate(claim)
+    await says(setting, claim, "is stuck (Drifted) since", f"budgets[0] of NodePool {setting.name} allows 0 nodes")
+    assert "allows 0 nodes" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
+
+
+async def a_misspelt_schedule_of_a_budget(setting: Setting) -> None:
+    await setting.begin(budgets=[{"nodes": "1", "schedule": "0 25 * * *", "duration": "1h"}])
+    await setting.deploy("web", cpu="1")
+    (claim,) = await setting.has_nodes(1)
+    await setting.outdate(claim)
+    await says(setting, claim, "is stuck (Drifted)", "is invalid and counts as 0: hour '25'")
+
+
+async def a_finalizer_on_a_pod(setting: Setting) -> None:
+    await setting.begin(budgets=EVERYTHING, template={"terminationGracePeriod": "1h"})
+    await setting.deploy("web", cpu="1")
+    (claim,) = await setting.has_nodes(1)
+    (pod,) = (each.metadata.name for each in setting.pods("web"))
+    raw, held = PODS.read_as(dict[str, Any]), {"metadata": {"finalizers": ["example.com/archive"]}}
+    await setting.api.write(Patch(raw, pod, held, namespace=setting.name))
+    await setting.api.write(Delete(NODECLAIMS, claim))
+    await says(setting, claim, "is leaving (S4 draining)", "held by finalizer example.com/archive")
+    await setting.api.write(Patch(raw, pod, {"metadata": {"finalizers": None}}, namespace=setting.name))
+
+
+async def pods_that_have_no_other_place(setting: Setting) -> None:
+    await setting.begin(budgets=EVERYTHING)
+    (claim,) = await setting.hold("a", nodeSelector={"example.com/nowhere": "at-all"})
+    await setting.outdate(claim)
+    await says(setting, claim, "is stuck (Drifted) since", "example.com/nowhere", "dovetail plan --remove")
+    assert "example.com/nowhere" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
+
+
+async def limits_that_leave_room_for_no_replacement(setting: Setting) -> None:
+    await setting.begin(budgets=EVERYTHING)
+    await setting.deploy("web", cpu="3", replicas=2)
+    first, _ = await setting.has_nodes(2)
+    await setting.change_pool(limits={"cpu": "4"})
+    await setting.outdate(first)
+    await says(
+        setting, first, "is stuck (Drifted)", "exceed its limits (limits.cpu: 3 of 4 in use)", "→ raise spec.limits"
+    )
+    note = (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(first))).note
+    assert "limits.cpu" in note or note.endswith("…")  # the pools of other timelines may fill a note
+    assert "cheaper" not in note
+
+
+async def a_replacement_that_is_not_ready(setting: Setting) -> None:
+    old, new = await setting.in_s3()
+    await says(setting, old, "is leaving (Drifted, S3 disrupting) since", f"waits for replacement {new}", "given up 20")
+
+
+TIMELINES: Sequence[Timeline] = (
+    a_pdb_that_can_never_allow_it,
+    a_drain_that_a_protected_pod_blocks,
+    a_budget_of_zero,
+    a_misspelt_schedule_of_a_budget,
+    a_finalizer_on_a_pod,
+    pods_that_have_no_other_place,
+    limits_that_leave_room_for_no_replacement,
+    a_replacement_that_is_not_ready,
+)
+
+
+@pytest.mark.parametrize("timeline", TIMELINES, ids=name_of)
+def test_timeline(timeline: Timeline, endings: Endings) -> None:
+    judge(timeline, endings)

@@ -1,0 +1,200 @@
+"""Why does this node not go? `explain node/X` names the cause in its first sentence, and so do events, metrics and the
+dashboard."""
+
+import re
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from dovetail.api.names import EventReason
+from dovetail.controllers.disruption.engine import DisruptionController
+from dovetail.controllers.metrics.cluster import ClusterMetrics
+from dovetail.ports import NODEPOOLS, PODS, Patch
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.loop.virtual_loop import InlineCompute
+from dovetail.views.board.rows import NodeRow
+from dovetail.web.sources import ControllerSource
+from dovetail.web.stream import Stream
+from tests.harness import manifests
+from tests.harness.disruption import drift, hold, node_of, others, play, pool, stand
+from tests.harness.dumps import asked
+from tests.harness.metrics_text import exposition
+from tests.harness.provisioning import Setting
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
+
+PINNED: dict[str, Any] = {"nodeSelector": {"example.com/nowhere": "at-all"}}
+KEPT: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
+LIMITED = {"limits": {"cpu": "4"}}
+
+
+def engine_of(setting: Setting) -> DisruptionController:
+    (found,) = (each for each in setting.program.controllers if isinstance(each, DisruptionController))
+    return found
+
+
+def blockers(setting: Setting) -> set[str]:
+    """The blockers in `dovetail_nodes_blocked`."""
+    registry, engine = CollectorRegistry(), engine_of(setting)
+    cluster = setting.program.cluster
+    registry.register(
+        ClusterMetrics(cluster, setting.sim.clock, leads=lambda: True, not_replaced=lambda: engine.not_replaced)
+    )
+    lines = exposition(registry).decode().splitlines()
+    return set(re.findall(r'^dovetail_nodes_blocked{.*blocker="([^"]*)"', "\n".join(lines), re.MULTILINE))
+
+
+async def row_of(setting: Setting, node: str) -> NodeRow:
+    """The node on the dashboard of the controller."""
+    stream = Stream(ControllerSource(setting.program.cluster, engine_of(setting), title="test"), InlineCompute(0))
+    await stream.refresh()
+    (row,) = (each for each in stream.board.rows if each.name == node)
+    return row
+
+
+def says(setting: Setting, node: str, *words: str) -> None:
+    """The first sentence of `explain` and the next step have these words, and the exit code is 1."""
+    found = asked(setting, "explain", f"node/{node}")
+    assert all(word in found.answer for word in (node, *words)), found.answer
+    assert found.code == 1
+
+
+async def test_a_pdb_that_can_never_allow_it(setting: Setting) -> None:
+    await setting.sim.apply(manifests.pdb("web", minAvailable=1))
+    (claim,) = await stand(setting, pool())
+    await drift(setting, claim)
+    await setting.sim.run_for("1m")
+    node = node_of(setting, claim)
+    says(setting, node, "is stuck (Drifted) since", "web can never allow it: minAvailable 1 leaves none of 1 to spare")
+    assert blockers(setting) == {"pod-disruption-budget"}
+    assert "can never allow it" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
+    assert (await row_of(setting, node)).stuck is not None
+
+
+async def test_a_drain_that_a_protected_pod_blocks_without_a_deadline(setting: Setting) -> None:
+    (claim,) = await stand(setting, pool(), **KEPT)
+    node = node_of(setting, claim)
+    await setting.delete_claim(claim)
+    await setting.sim.run_for("1m")
+    says(setting, node, "is stuck (S4 draining) since", "waits for Pod/default/web-", "no terminationGracePeriod")
+    says(setting, node, "→ remove the annotation karpenter.sh/do-not-disrupt from Pod/default/web-")
+    assert "the node waits until it is gone" in setting.notes(EventReason.FAILED_DRAINING, node)[0]
+    row = await row_of(setting, node)
+    assert row.stuck is not None
+    assert row.stuck[0] == "Draining"
+
+
+async def test_a_budget_of_zero(setting: Setting) -> None:
+    (claim,) = await stand(setting, pool(budgets=[{"nodes": "0", "reasons": ["Drifted"]}], consolidateAfter="Never"))
+    await drift(setting, claim)
+    await setting.sim.run_for("1m")
+    node = node_of(setting, claim)
+    says(setting, node, "is stuck (Drifted) since", "budgets[0] of NodePool default allows 0 nodes for Drifted now")
+    says(setting, node, "→ correct spec.disruption.budgets: kubectl edit nodepool default")
+    assert blockers(setting) == {"budget"}
+    assert "allows 0 nodes for Drifted" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
+    assert (await row_of(setting, node)).stuck is not None
+
+
+async def test_a_misspelt_schedule_of_a_budget(setting: Setting) -> None:
+    budget = {"nodes": "1", "schedule": "0 25 * * *", "duration": "1h"}
+    (claim,) = await stand(setting, pool(budgets=[budget], consolidateAfter="Never"))
+    await drift(setting, claim)
+    await setting.sim.run_for("1m")
+    node = node_of(setting, claim)
+    says(setting, node, "is stuck (Drifted)", "budgets[0] of NodePool default is invalid and counts as 0: hour '25'")
+    assert "budgets[0] of NodePool default is invalid" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
+    assert any("InvalidBudget" in line for line in asked(setting, "explain", f"node/{node}").lines)
+
+
+async def test_a_finalizer_on_a_pod(setting: Setting) -> None:
+    (claim,) = await stand(setting, pool(template={"terminationGracePeriod": "1h"}))
+    (pod,) = setting.sim.pods(app="web")
+    body = {"metadata": {"finalizers": ["example.com/archive"]}}
+    await setting.sim.api.write(Patch(PODS.read_as(dict[str, Any]), pod["metadata"]["name"], body, namespace="default"))
+    node = node_of(setting, claim)
+    await setting.delete_claim(claim)
+    await setting.sim.run_for("40s")
+    says(setting, node, "is leaving (S4 draining)", "held by finalizer example.com/archive; ignored from")
+
+
+async def test_pods_that_have_no_other_place(setting: Setting) -> None:
+    await setting.begin(pool())
+    (node,) = await hold(setting, "stuck", pods=PINNED)
+    await drift(setting, "stuck")
+    await setting.sim.run_for("1m")
+    says(setting, node, "is stuck (Drifted) since", "default/p-stuck", "example.com/nowhere")
+    says(setting, node, f"dovetail plan --remove {node}")
+    assert blockers(setting) == {"replacement"}
+    (note,) = setting.notes(EventReason.DISRUPTION_BLOCKED, node)
+    assert note.startswith("Drifted: ")
+    assert "example.com/nowhere" in note
+    row = await row_of(setting, node)
+    assert row.stuck is not None
+    assert ("replacement", "Pod/default/p-stuck") in [(cause[0], str(cause[1])) for cause in row.causes]
+
+
+async def test_limits_that_leave_room_for_no_replacement(setting: Setting) -> None:
+    limited = pool()
+    first, second = await stand(setting, limited, replicas=2)
+    await setting.sim.api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), "default", {"spec": LIMITED}))
+    await drift(setting, first)
+    await setting.sim.run_for("1m")
+    assert others(setting, first, second) == []
+    node = node_of(setting, first)
+    says(setting, node, "is stuck (Drifted)", "132 exceed its limits (limits.cpu: 3 of 4 in use)")
+    says(setting, node, "→ raise spec.limits")
+    for command in ("explain", "plan", "forecast"):
+        text = " ".join(asked(setting, command, *([f"node/{node}"] if command != "plan" else [])).lines)
+        assert "costs" not in text, command
+    assert blockers(setting) == {"replacement"}
+    notes = setting.notes(EventReason.DISRUPTION_BLOCKED, node)
+    assert "limits.cpu: 3 of 4 in use" in notes[0]
+    assert (await row_of(setting, node)).stuck is not None
+
+
+async def test_a_replacement_that_is_not_ready(setting: Setting) -> None:
+    (claim,) = await stand(setting, pool())
+    node = node_of(setting, claim)
+    setting.cloud.next_launches(Launch(ready=False))
+    await drift(setting, claim)
+    await setting.sim.run_for("2m")
+    (new,) = others(setting, claim)
+    says(setting, node, "is leaving (Drifted, S3 disrupting) since", f"waits for replacement {new} (its node is not")
+    says(setting, node, "given up 20", f"→ kubectl describe nodeclaim {new}")
+    row = await row_of(setting, node)
+    assert row.stuck is None
+    await setting.sim.run_for("8m20s")  # it is rolled back, and the replacement stays
+    says(setting, node, "waits (Drifted)", "the last replacement of NodePool default did not come up")
+    assert blockers(setting) == {"replacement"}
+
+
+async def test_the_owner_of_a_protected_pod_is_told_when_the_drain_begins(setting: Setting) -> None:
+    (claim,) = await stand(setting, pool(template={"terminationGracePeriod": "10m"}), **KEPT)
+    (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
+    assert asked(setting, "explain", f"pod/{pod}").lines[3].endswith("protected, with no end date")
+    await setting.delete_claim(claim)
+    await setting.sim.run_for("5s")
+    (event,) = setting.events(EventReason.TERMINATION_GRACE_PERIOD_EXPIRING, pod)
+    assert event["type"] == "Warning"
+    forced_at = str(event["note"]).partition("the pod is deleted at ")[2].partition(",")[0]
+    assert f"deleted by force {forced_at}" in asked(setting, "explain", f"pod/{pod}").lines[3]
+    await setting.sim.run_for("10m")
+    assert setting.gone(PODS, pod)
+
+
+async def test_a_pod_within_its_own_grace_is_no_warning(setting: Setting) -> None:
+    (claim,) = await stand(setting, pool())
+    node = node_of(setting, claim)
+    await setting.delete_claim(claim)
+    await setting.sim.run_for("20s")
+    assert setting.notes(EventReason.FAILED_DRAINING, node) == []
+
+
+async def test_a_pod_is_deleted_by_force_when_its_node_expires(setting: Setting) -> None:
+    template = {"expireAfter": "1h", "terminationGracePeriod": "10m"}
+    await stand(setting, pool(template=template, consolidateAfter="Never"), **KEPT)
+    (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
+    line = asked(setting, "explain", f"pod/{pod}").lines[3]
+    assert "protected, with no end date; deleted by force 2026-03-02T01:" in line

@@ -1,0 +1,60 @@
+"""Do new nodes have room for all pods, in whatever order kube-scheduler takes them (R55)?"""
+
+from dovetail.planning.provisioning.spare_room import with_spare_room
+from dovetail.scheduling.fast import World
+from dovetail.scheduling.placement import NodeInfo, PodInfo, Pool, SchedulingOptions, Solution
+from tests.unit.planning.disruption.boards import room
+from tests.unit.scheduling.problems import machine, pod, pool
+
+
+def planned(
+    *pods: PodInfo, nodes: tuple[NodeInfo, ...] = (), of: Pool | None = None
+) -> tuple[Solution, Solution, frozenset[str]]:
+    """The solution of the solver, the same with room to spare, and for whom that is."""
+    made = of or pool()
+    world = World(
+        nodes, [made], {made.name: (machine("two", 2, price=2), machine("four", 4, price=4))}, (), SchedulingOptions()
+    )
+    solved = world.what_if(pods)
+    spared, for_whom = with_spare_room(world, pods, solved, lambda: True)
+    return solved, spared, for_whom
+
+
+def uids(solution: Solution) -> list[str]:
+    return sorted(
+        uid for uids in (*solution.existing.values(), *(claim.pods for claim in solution.new_claims)) for uid in uids
+    )
+
+
+def test_pods_that_fit_in_any_order_get_no_spare_room() -> None:
+    solved, spared, for_whom = planned(*(pod(f"p{number}", cpu="1") for number in range(4)))
+    assert spared is solved
+    assert not for_whom
+
+
+def test_a_pod_whose_room_others_may_take_gets_a_node_of_its_own() -> None:
+    """Two nodes of four: 3 + 1 and 2 + 2. If the small ones come first, the large one finds no room."""
+    pods = [pod("large", cpu="3"), pod("small", cpu="1"), pod("m1", cpu="2"), pod("m2", cpu="2")]
+    solved, spared, for_whom = planned(*pods)
+    assert len(spared.new_claims) == len(solved.new_claims) + 1
+    assert for_whom
+    assert uids(spared) == uids(solved) == ["large", "m1", "m2", "small"]
+
+
+def test_room_on_a_node_that_is_there_counts() -> None:
+    pods = [pod("large", cpu="3"), pod("small", cpu="1")]
+    _, spared, for_whom = planned(*pods, nodes=(room("z", 4),))
+    assert not spared.new_claims
+    assert not for_whom
+
+
+def test_limits_leave_no_room_to_spare() -> None:
+    pods = [pod("large", cpu="3"), pod("small", cpu="1"), pod("m1", cpu="2"), pod("m2", cpu="2")]
+    solved, spared, for_whom = planned(*pods, of=pool(limits={"cpu": 8_000}))
+    assert spared == solved
+    assert not for_whom
+
+
+def test_a_pod_without_a_place_keeps_its_error() -> None:
+    solved, spared, _ = planned(pod("huge", cpu="9"), pod("p1", cpu="1"))
+    assert list(spared.errors) == list(solved.errors) == ["huge"]
