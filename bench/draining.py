@@ -21,6 +21,7 @@ from dovetail.kube import connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, PDBS, PODS, Create, Delete, KubeApi, Patch, Resource
+from dovetail.providers.kwok.bundle import kwok_controllers
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.events import EventRecorder
@@ -63,7 +64,14 @@ class Program:
         clock = SystemClock()
         provider = KwokProvider(counting)
         self.cluster = WatchedCluster(counting, clock, provider.node_classes)
-        controllers = all_controllers(self.cluster, provider, Metrics(CollectorRegistry()), Timings(), FeatureGates())
+        controllers = all_controllers(
+            self.cluster,
+            provider,
+            Metrics(CollectorRegistry()),
+            Timings(),
+            FeatureGates(),
+            of_provider=kwok_controllers(provider, self.cluster),
+        )
         self._manager = Manager(
             counting,
             clock,

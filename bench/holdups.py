@@ -43,6 +43,7 @@ from dovetail.ports import (
     Resource,
     WatchEvent,
 )
+from dovetail.providers.kwok.bundle import kwok_controllers
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.compute import ThreadCompute, space_collections, spare_collections
@@ -221,6 +222,7 @@ class Program:
             provisioning=ProvisioningOptions(compute=ThreadCompute()),
             disrupting=DisruptionOptions(),
             types=types,
+            of_provider=kwok_controllers(provider, self.cluster),
         )
         (self.disruption,) = (each for each in controllers if isinstance(each, DisruptionController))
         self.manager = Manager(

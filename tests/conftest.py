@@ -13,8 +13,16 @@ pytest_plugins = ["tests.cluster.fixtures", "tests.harness.stage"]
 _TESTS: Final = Path(__file__).parent
 # In this order, after all others: once up, a control plane stays, and takes part of a core even when nobody asks it.
 _LAST: Final = ("cluster", "browser", "contract")
-# What shares one run, or one browser, and so belongs on one worker.
-_TOGETHER: Final = ("browser/", "cluster/disruption/", "cluster/termination/test_seed_timelines.py")
+# What shares one run, one browser or one control plane. Another worker would start its own.
+_TOGETHER: Final = (
+    "browser/",
+    "cluster/disruption/",
+    "cluster/scheduling/",
+    "cluster/termination/test_restarts.py",
+    "cluster/termination/test_seed_timelines.py",
+    "cluster/test_live_reading.py",
+    "cluster/test_run.py",
+)
 CRASH_POINTS: Final = "crash points"
 MEASURED: Final = "measured"
 
@@ -35,7 +43,7 @@ class _Workers(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         name = nodeid.removeprefix("tests/")
-        return next((each for each in _TOGETHER if name.startswith(each)), nodeid)
+        return next((prefix for prefix in _TOGETHER if name.startswith(prefix)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -62,7 +70,7 @@ def _folder(item: pytest.Item) -> str:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What tests noted, brought here from the workers of pytest-xdist: how many crash points were lived through, and
     what was measured."""
-    reports = [report for found in terminalreporter.stats.values() for report in found if _is_call(report)]
+    reports = [report for group in terminalreporter.stats.values() for report in group if _is_call(report)]
     noted = [note for report in reports for note in getattr(report, "user_properties", ())]
     points = [value for name, value in noted if name == CRASH_POINTS]
     if points:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from dovetail.api import names, objects, pod_specs, storage
-from dovetail.model.instance_types import InstanceType
+from dovetail.model.instance_types import TypeCatalogue
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.state.store import UndecodableObject
 from dovetail.values.foreign_text import plain
@@ -343,7 +343,14 @@ class Compute(Protocol):
 
 
 class CloudError(Exception):
-    """The provider failed; retry, unless it is one of the errors below."""
+    """The provider failed; retry, unless it is one of the errors below.
+
+    `retry_after`: the seconds that the provider asks us to wait, as when it throttles; 0: it says nothing.
+    """
+
+    def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class InstanceGone(CloudError):
@@ -379,14 +386,23 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     # Set by a provider that cannot tell whether the machine is gone: since when it is being ended and not ready.
     silent_since: datetime | None = None
     claim_uid: str = ""  # of its NodeClaim, to find unknown machines again
+    claim_name: str = ""
+    pool: str = ""
+    created_at: datetime | None = None
 
 
 class Interruption(msgspec.Struct, frozen=True, kw_only=True):
-    """The provider is going to take this node away (R41)."""
+    """The provider is going to take this machine away (R41).
 
-    node: str
+    `force`: do not wait for protected pods; the drain ends at once if there is no deadline. Without `act` it is only a
+    warning: it is reported, and the node stays.
+    """
+
+    provider_id: str
     kind: str
     deadline: datetime | None = None
+    force: bool = False
+    act: bool = True
 
 
 class CloudProvider(Protocol):
@@ -400,7 +416,10 @@ class CloudProvider(Protocol):
         """Launch a machine for the claim. Called again after an error: the claim's UID makes it idempotent."""
 
     async def delete(self, claim: objects.NodeClaim) -> None:
-        """Begin to delete the machine, or check the progress. Raises InstanceGone once it is gone."""
+        """Begin to delete the machine, or check the progress. Called again until it raises InstanceGone.
+
+        A CloudError with `retry_after` is retried after that time.
+        """
 
     async def get(self, provider_id: str) -> Instance:
         """The machine. Raises InstanceGone."""
@@ -408,7 +427,7 @@ class CloudProvider(Protocol):
     async def list(self) -> Sequence[Instance]:
         """All machines of NodeClaims, including those that are being deleted."""
 
-    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:
+    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:
         """The instance types for the pool."""
 
     async def drift_reason(self, claim: objects.NodeClaim) -> str:

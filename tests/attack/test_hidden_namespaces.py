@@ -18,7 +18,7 @@ from dovetail.api.names import ConditionType
 from dovetail.controllers.disruption.engine import DisruptionController, PastDecision
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import Redactable, Ref, Sentence
-from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.model.snapshot import Snapshot
 from dovetail.planning.disruption.board import Candidate, DisruptionBoard
 from dovetail.planning.disruption.methods import decide_pass
 from dovetail.planning.disruption.validation import validated
@@ -33,6 +33,7 @@ from tests.harness import builders, manifests
 from tests.harness.claims import Manifest
 from tests.harness.disruption import drift, hold, play, pool
 from tests.harness.provisioning import Setting
+from tests.harness.snapshots import take_snapshot
 from tests.harness.stage import real_time, stage
 from tests.unit.planning.disruption.random_boards import Cluster, random_cluster
 

@@ -13,7 +13,6 @@ import pytest
 from dovetail.api import names, objects
 from dovetail.api.names import EventReason, Reason
 from dovetail.model.records import PodRecord
-from dovetail.model.snapshot import take_snapshot
 from dovetail.planning.node.drain import drain_plan
 from dovetail.rules.budgets import limit_at, read_budgets
 from dovetail.rules.deadlines import expires_at, node_deadline
@@ -31,6 +30,7 @@ from tests.harness.builders import at, budget, claim, node, pod, pool
 from tests.harness.disruption import drift, hold, play, touched
 from tests.harness.disruption import pool as pool_manifest
 from tests.harness.provisioning import Setting
+from tests.harness.snapshots import take_snapshot
 from tests.harness.stage import stage
 
 pytestmark = stage(play)

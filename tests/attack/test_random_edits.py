@@ -4,7 +4,6 @@ No pass and no reconcile raises, no controller ends, and the cluster comes to re
 determined by its seed, which is the test's parameter. `HYPOTHESIS_PROFILE=soak` runs 500 of them.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,9 +18,10 @@ from tests.harness import manifests, provisioning
 from tests.harness.disruption import EVER
 from tests.harness.placing import a_csi_node, a_storage_class, a_volume
 from tests.harness.provisioning import BIG, Setting, pool_of_four
+from tests.harness.soak import SOAK
 from tests.harness.termination import Sent, claimed_volume, volume_claim
 
-SEEDS, EDITS = (500, 60) if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else (16, 30)
+SEEDS, EDITS = (500, 60) if SOAK else (6, 30)
 SECONDS_BETWEEN: Final = 10.0
 LATE_AT_MOST: Final = 40  # writes that are shown
 TOLD_AT_MOST: Final = 200  # characters of each edit

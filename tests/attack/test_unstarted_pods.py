@@ -6,7 +6,6 @@ import pytest
 
 from dovetail.api.names import EventReason
 from dovetail.model.records import PdbRecord, PodRecord
-from dovetail.model.snapshot import take_snapshot
 from dovetail.ports import NODECLAIMS, PDBS, PODS
 from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import READY, START_DELAY
@@ -18,6 +17,7 @@ from tests.harness.claims import Manifest
 from tests.harness.disruption import drift, play, touched
 from tests.harness.disruption import pool as pool_manifest
 from tests.harness.provisioning import OF_FOUR, Setting
+from tests.harness.snapshots import take_snapshot
 from tests.harness.stage import stage
 
 pytestmark = stage(play)

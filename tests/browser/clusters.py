@@ -5,10 +5,11 @@ from random import Random
 from dovetail.api import objects
 from dovetail.api.names import DISRUPTED_TAINT, NODEPOOL_LABEL
 from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord, claim_record
-from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.model.snapshot import Snapshot
 from dovetail.views.forecast.data import InstanceLabels
 from tests.harness import builders
 from tests.harness.builders import at
+from tests.harness.snapshots import take_snapshot
 
 NOW = at("2026-03-06T16:20:00Z")
 POOLS = {"general": 0.5, "batch": 0.2, "gpu": 0.1, "services": 0.2}

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from dovetail.cli.common.tree import ManifestTree
-from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
+from dovetail.state.intake import take_in
 from dovetail.web.app import board_served
 from dovetail.web.sources import PushedSource
 from tests.browser.clusters import NOW

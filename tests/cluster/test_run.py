@@ -13,6 +13,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.manifests.parts import Manifest
 from dovetail.api.manifests.rbac import CLUSTER_GRANTS, OWN_NAMESPACE_GRANTS, SPREAD_GRANTS, rbac
+from dovetail.providers.kwok.bundle import BUNDLE as KWOK
 from dovetail.values.timestamp import parse_time
 from tests.cluster.access import Cluster, condition, kubeconfig_text
 from tests.cluster.plane import ControlPlane
@@ -160,7 +161,7 @@ def test_its_rights_are_exactly_what_it_uses(
     plane: ControlPlane, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     install(plane)
-    for body in rbac("dovetail-system", spread_by_default=True):
+    for body in rbac("dovetail-system", KWOK.rules(), spread_by_default=True):
         plane.patch(f"{path_of(body)}?fieldManager=test&force=true", body, kind="apply")
     kubeconfig = account_kubeconfig(plane, tmp_path)
     spread = f"--scheduler-config={EXAMPLES / 'scheduler-config.yaml'}"  # without it, less is read
@@ -176,7 +177,7 @@ def test_its_rights_are_exactly_what_it_uses(
         assert replica.metric("karpenter_cloudprovider_duration_seconds_count") is not None
         granted = {
             (grant.group, resource, verb)
-            for grant in (*CLUSTER_GRANTS, *SPREAD_GRANTS, *OWN_NAMESPACE_GRANTS)
+            for grant in (*CLUSTER_GRANTS, *KWOK.rules(), *SPREAD_GRANTS, *OWN_NAMESPACE_GRANTS)
             for resource in grant.resources
             for verb in grant.verbs
         }

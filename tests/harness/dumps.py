@@ -1,5 +1,6 @@
 """Dumps of simulated clusters, and what the command line says of them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from dovetail.ports import (
     Resource,
 )
 from dovetail.values.timestamp import format_time
+from tests.harness.logs import logging_restored
 from tests.harness.provisioning import Setting
 
 KINDS: list[Resource[Any]] = [
@@ -58,5 +60,11 @@ def asked(setting: Setting, *arguments: str) -> Printed:
         path = Path(folder) / "cluster.json"
         path.write_bytes(dump(setting))
         options = ["-f", str(path), "--at", format_time(setting.now())]
-        result = CliRunner().invoke(program, [arguments[0], *options, *arguments[1:]], catch_exceptions=False)
+        return printed([arguments[0], *options, *arguments[1:]])
+
+
+def printed(arguments: Sequence[str], stdin: bytes = b"") -> Printed:
+    """What the program prints, called with these arguments."""
+    with logging_restored():
+        result = CliRunner().invoke(program, arguments, input=stdin, catch_exceptions=False)
     return Printed(result.exit_code, result.stdout.splitlines())

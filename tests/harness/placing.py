@@ -7,7 +7,7 @@ from typing import Any
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.model.instance_types import InstanceType
+from dovetail.model.instance_types import InstanceType, TypeCatalogue
 from dovetail.planning.timings import Timings
 from dovetail.ports import KWOK_NODECLASSES, PODS, CloudError, Create, Delete, NotFound, Patch, Resource
 from dovetail.providers.catalogue import built_in
@@ -37,12 +37,12 @@ class Catalogue(KwokProvider):
         self.types: Mapping[str, Sequence[InstanceType] | CloudError] = {}
         self.asked: list[str] = []
 
-    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:
+    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:
         self.asked.append(pool.metadata.name)
         found = self.types.get(pool.metadata.name, TYPES)
         if isinstance(found, CloudError):
             raise found
-        return found
+        return TypeCatalogue(len(self.asked), found)
 
 
 class Scene:

@@ -95,6 +95,7 @@ def play(
             gates or FeatureGates(),
             provisioning=provisioning,
             disrupting=disrupting,
+            of_provider=setting.of_provider,
         )
         (setting.provisioner,) = (each for each in made if isinstance(each, Provisioner))
         return made

@@ -38,6 +38,7 @@ from dovetail.ports import (
     Patch,
     Resource,
 )
+from dovetail.providers.kwok.bundle import kwok_controllers
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
@@ -66,6 +67,7 @@ class Setting:
 
     cloud: SimCloud
     provider: CloudProvider  # of the process that runs now
+    of_provider: Sequence[Controller] = ()  # the controllers that it needs for itself
     metrics: Metrics  # likewise
 
     def __init__(self, sim: SimCluster, program: Program) -> None:
@@ -285,7 +287,7 @@ def play_with(
     controllers_of: Callable[[S], Sequence[Controller]],
     scenario: Scenario[S],
     *,
-    provider_of: Callable[[KubeApi], CloudProvider] | None = None,
+    provider_of: Callable[[KubeApi], KwokProvider] | None = None,
     seed: int = 0,
     **options: Any,
 ) -> None:
@@ -297,7 +299,11 @@ def play_with(
     def controllers(program: Program) -> Sequence[Controller]:
         (setting,) = settings
         setting.metrics = Metrics(CollectorRegistry())
-        setting.provider = setting.cloud if provider_of is None else provider_of(program.api)
+        if provider_of is None:
+            setting.provider = setting.cloud
+        else:
+            setting.provider = kwok = provider_of(program.api)
+            setting.of_provider = kwok_controllers(kwok, program.cluster)
         return controllers_of(setting)
 
     async def within(sim: SimCluster, program: Program) -> None:
@@ -322,7 +328,7 @@ def play(
     gates: FeatureGates | None = None,
     seed: int = 0,
     more: More | None = None,
-    provider_of: Callable[[KubeApi], CloudProvider] | None = None,
+    provider_of: Callable[[KubeApi], KwokProvider] | None = None,
     **options: Any,
 ) -> None:
     """Run the scenario beside all controllers; `more` makes others that run too."""
@@ -331,7 +337,14 @@ def play(
         program, provider, metrics = setting.program, setting.provider, setting.metrics
         beside = () if more is None else more(program, provider, metrics)
         return [
-            *all_controllers(program.cluster, provider, metrics, timings or Timings(), gates or FeatureGates()),
+            *all_controllers(
+                program.cluster,
+                provider,
+                metrics,
+                timings or Timings(),
+                gates or FeatureGates(),
+                of_provider=setting.of_provider,
+            ),
             *beside,
         ]
 

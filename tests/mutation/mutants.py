@@ -45,7 +45,7 @@ def _break(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
 
 PROTECTION, BUDGETS, NODES = "rules/protection.py", "rules/budgets.py", "rules/nodes.py"
 PDB, DEADLINES, STATES = "rules/pdb.py", "rules/deadlines.py", "rules/states.py"
-RECORDS, SNAPSHOT = "model/records.py", "model/snapshot.py"
+RECORDS = "model/records.py"
 CRON, INSTANTS = "values/schedule/cron.py", "values/schedule/instants.py"
 
 STORE, DERIVED, JOINS = "state/store.py", "state/derived.py", "state/nodes.py"
@@ -56,6 +56,9 @@ LANDING, LANDING_TESTS = "planning/disruption/landing.py", "unit/planning/disrup
 ARRIVALS, FAST_LANDING, METHODS = "planning/landing.py", "scheduling/fast/landing.py", "planning/disruption/methods.py"
 WAVES, WAVE_TESTS = "controllers/pod/waves.py", "unit/controllers/test_waves.py"
 SPARE, SPARE_TESTS = "planning/provisioning/spare_room.py", "unit/planning/test_spare_room.py"
+REPLACEABLE, REPLACEABLE_TESTS = "planning/disruption/replaceable.py", "unit/planning/disruption/test_replaceable.py"
+AWAITED, AWAITED_TESTS = "rules/replacements.py", "unit/rules/test_replacements.py"
+MENDING, SPELLING, MENDING_TESTS = "values/mending.py", "values/spelling.py", "unit/values/test_mending.py"
 WORTH, WORTH_TESTS = "planning/disruption/worth.py", "unit/planning/disruption/test_worth.py"
 SPREAD, SPREAD_TESTS = "state/default_spread.py", "unit/state/test_default_spread.py"
 STORE_TESTS = ("unit/state/test_store.py", "unit/controllers/test_cluster.py")
@@ -162,7 +165,6 @@ MUTANTS = (
     # -- states and joins
     _rule("the taint alone means S3", STATES, "if claim.is_true(ConditionType.DISRUPTION_REASON) and ", "if "),
     _rule("a node that never registered is a candidate", STATES, "or not (node.registered or claim.is_true(ConditionType.REGISTERED))", ""),
-    _rule("NodeClaims without an instance meet Nodes without one", SNAPSHOT, "        if record.provider_id:\n", "        if True:\n"),
     # -- state: the stores
     _break("a snapshot of a store stays the same after a change", STORE, "self._items, self._version, self._contents = items, version, None", "self._items, self._version = items, version", *STORE_TESTS),
     Mutant(
@@ -181,7 +183,9 @@ MUTANTS = (
     _break("a value is not derived again when a value that it depends on changes", DERIVED, "for dependent in self.dependents:", "for dependent in ():", "unit/state/test_derived.py"),
     _break("the same error is reported every time", DERIVED, "self._broken.add(key)", "pass", "unit/state/test_derived.py"),
     _break("a Node with two NodeClaims belongs to the first", JOINS, "alone = len(claims) == 1 and", "alone = len(claims) >= 1 and", "unit/state/test_nodes.py"),
-    _break("a Node of another controller's NodeClaim is ours", JOINS, " and self._cluster.claim_of(node) is None", "", "unit/state/test_nodes.py"),
+    _break("NodeClaims without an instance meet Nodes without one", STORE, "        if text := self._text_of(kept.value):\n            self._groups", "        text = self._text_of(kept.value)\n        if True:\n            self._groups", "unit/state/test_snapshot.py"),
+    _break("another controller's NodeClaim counts beside ours", JOINS, "if self._cluster.manages_claim(claim)] or claims", "] or claims", "unit/state/test_nodes.py"),
+    _break("a second Node of a NodeClaim's instance is ours", JOINS, " and self._cluster.claim_of(node) is None", "", "unit/state/test_nodes.py"),
     _break("a NodeClaim that comes after its Node is not joined with it", JOINS, "self._touch_instance(claim.status.provider_id)", "pass", "unit/controllers/test_disruption_board.py"),
     # -- state: nodes, pods, pools and types for scheduling
     _break("the mark of a deleted NodeClaim passes to the next one with its name", PLACES, "self._marked.discard(change.key[1])", "pass", *PLACE_TESTS),
@@ -333,6 +337,25 @@ MUTANTS = (
     _break("a move may disrupt any part of a pool for little", WORTH, "_LEAST: Final = 0.25", "_LEAST: Final = 0.0", WORTH_TESTS),
     _break("a pool that is not Balanced asks for a half", WORTH, "_BALANCED if balanced else _LEAST", "_BALANCED", WORTH_TESTS),
     _break("what a move saves beyond its cost ignores the cost", WORTH, "return move.savings - _LEAST * asked", "return move.savings", "unit/planning/disruption/test_worth.py", "unit/planning/disruption/test_consolidation.py"),
+    # -- remedies: what a text was meant to be
+    _break("no text is a number without a unit", MENDING, "return digits.isascii() and digits.isdigit() and len(digits) <= 9 and int(digits) > 1", "return False", MENDING_TESTS),
+    _break("5M is five minutes", MENDING, " or _MINUTES_OR_MONTHS.fullmatch(words)", "", MENDING_TESTS),
+    _break("any second is left out of a schedule", MENDING, '(not first or words[0] == "0") and ', "", MENDING_TESTS),
+    _break("a certain year is left out of a schedule", MENDING, ' and (not last or words[-1] in ("*", "?"))', "", MENDING_TESTS),
+    _break("two errors lead to a time zone", MENDING, "zone_names(), most_errors=1)", "zone_names(), most_errors=2)", MENDING_TESTS),
+    _break("a window over midnight has the hours of the day", MENDING, "(high + 24 - low) * HOUR", "(low - high) * HOUR", MENDING_TESTS),
+    _break("a range past the end loses its second half", MENDING, 'return ",".join(ends)', "return ends[0]", MENDING_TESTS),
+    _break("the first of several near words is meant", SPELLING, "return nearest[0] if len(nearest) == 1 else None", "return nearest[0] if nearest else None", "unit/values", "unit/views"),
+    _break("short words may have two errors", SPELLING, "0 if len(plain) <= 4 else 1 if len(plain) <= 7 else 2", "2", "unit/values", "unit/views"),
+    _break("swapped letters are two errors", SPELLING, "                cost = min(cost, before[at - 2] + 1)\n", "                pass\n", "unit/values", "unit/views"),
+    # -- replacements: awaited, and whether one can be had
+    _break("a replacement that is deleted is waited for", AWAITED, 'return "it is being deleted"', "pass", AWAITED_TESTS),
+    _break("a replacement is given up at no time", AWAITED, "until=awaits.deadline,", "until=None,", AWAITED_TESTS),
+    _break("one ready replacement is enough", AWAITED, "    if not lacking:\n", "    if len(lacking) < len(progress):\n", AWAITED_TESTS),
+    _break("a pool in back-off replaces nodes", REPLACEABLE, "if candidate.pool in backoffs:", "if False:", REPLACEABLE_TESTS),
+    _break("a static pool with a surplus replaces nodes", REPLACEABLE, "if pool.claims > replicas:", "if False:", REPLACEABLE_TESTS),
+    _break("a static pool exceeds its limit of nodes", REPLACEABLE, "pool.free_claims <= 0", "pool.free_claims < 0", REPLACEABLE_TESTS),
+    _break("unknown instance types have no room", REPLACEABLE, "if types_known else _unknown(candidate)", "", REPLACEABLE_TESTS),
     # -- planning: validation and records
     _break("a new node with the name of a candidate is disrupted for it", VALIDATION, " and new.claim_uid == old.claim_uid", "", VALIDATION_TESTS),
     _break("a replacement is started with types that are no longer cheaper", VALIDATION, "if set(planned.types) <= set(found.types)", "if set(planned.types) & set(found.types)", VALIDATION_TESTS),

@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT
 from dovetail.model.records import ClaimRecord, NodeRecord, PdbRecord, PodRecord, PoolRecord
-from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.assessment import assess
 from dovetail.views.board.maker import BoardMaker
@@ -18,6 +18,7 @@ from dovetail.views.explain.verdicts import explain
 from dovetail.views.forecast.data import InstanceLabels
 from tests.browser.clusters import NOW, PROTECTIONS, cluster
 from tests.harness import builders
+from tests.harness.snapshots import take_snapshot
 
 DAY = timedelta(days=1)
 

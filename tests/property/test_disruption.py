@@ -27,12 +27,13 @@ from dovetail.scheduling.fast import World
 from dovetail.scheduling.fast.bounds import witness
 from dovetail.scheduling.placement import MachineType, NewClaim, Origin
 from dovetail.scheduling.resources import Resources, total
+from tests.harness.soak import SOAK
 from tests.scheduling.comparison import shown
 from tests.scheduling.inspection import fingerprint
 from tests.unit.planning.disruption.boards import allowance
 from tests.unit.planning.disruption.random_boards import Cluster, random_cluster
 
-_SEEDS = 400
+_SEEDS = 2000 if SOAK else 200
 _AT_ONCE = 40
 _CHUNKS = range(0, _SEEDS, _AT_ONCE)
 _RENEWING = frozenset({Method.DRIFT, Method.EXPIRATION})

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api import names
+from dovetail.model.records import claim_record, node_record
+from dovetail.state.cluster import ClusterState
 from dovetail.state.nodes import NodeKey, NodeKeyKind
-from dovetail.state.store import Change, Key, StoredValue, Updated
+from dovetail.state.store import Added, Change, Key, StoredValue, Updated
+from tests.harness.snapshots import take_snapshot
 from tests.unit.state.world import (
     CLAIMS,
     CLASS,
@@ -30,6 +33,7 @@ from tests.unit.state.world import (
 
 NODE_NAMES: Final = ("n0", "n1", "n2")
 CLAIM_NAMES: Final = ("c0", "c1", "n0")  # a claim may be called like a Node
+RULE_KINDS: Final = ("nodes", CLAIMS, "pods")
 POD_NAMES: Final = ("p0", "p1", "p2")
 INSTANCES: Final = ("i0", "i1", "")
 LABELS: Final = (
@@ -172,4 +176,14 @@ def test_the_state_is_what_it_would_be_had_it_begun_now(node: Put, claim: Put, s
         step(world)
     world.check_identity()
     world.check_equal()
+    check_join(world)
     world.check_nothing_is_left()
+
+
+def check_join(world: World) -> None:
+    """Where all nodes count, the join is that of the second implementation."""
+    state = ClusterState()
+    for plural in RULE_KINDS:
+        state.apply(plural, *(Added(key, kept) for key, kept in world.objects[plural].items()))
+    nodes, claims, pods = ([kept.value for kept in world.objects[plural].values()] for plural in RULE_KINDS)
+    assert state.snapshot() == take_snapshot(nodes=map(node_record, nodes), claims=map(claim_record, claims), pods=pods)

@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry
 from dovetail.api.documents import read_documents
 from dovetail.cli.main import program
 from dovetail.controllers.metrics.cluster import ClusterMetrics
-from dovetail.model.intake import take_in
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS
+from dovetail.state.intake import take_in
 from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import assess
 from dovetail.views.board.maker import BoardMaker

@@ -73,6 +73,8 @@ class Document(msgspec.Struct, eq=False, gc=False):
     """The path of that List in the document: empty, or `items[2]` for a List in a List."""
     coerced: tuple[tuple[str, object], ...] = ()
     """Labels and annotations that `decode` had to turn into strings: their paths and original values."""
+    converted_from: str = ""
+    """The version that the object was written in, if it was converted."""
 
     @property
     def path(self) -> str:

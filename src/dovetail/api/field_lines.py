@@ -31,10 +31,10 @@ def field_line(lines: Sequence[str], start: int, field: str) -> int:
     for match in _STEP.finditer(field):
         key = match[1] if match[1] is not None else match[2]
         is_index = match[1] is None and key.isascii() and key.isdigit()
-        found = _child(lines, node, int(key) if is_index else key)
-        if found is None:
+        child = _child(lines, node, int(key) if is_index else key)
+        if child is None:
             break
-        node = found
+        node = child
     return node.line + 1
 
 
@@ -72,8 +72,8 @@ def _item(line: str, at: int) -> _Node:
 
 
 def _key(line: str, column: int) -> str | None:
-    found = _KEY.match(line, column)
-    return None if found is None else found[1].strip("\"'")
+    key = _KEY.match(line, column)
+    return None if key is None else key[1].strip("\"'")
 
 
 def _is_content(line: str) -> bool:

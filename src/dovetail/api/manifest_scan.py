@@ -36,7 +36,7 @@ def scan(data: bytes) -> Iterator[ScannedDocument]:
 
 
 def _scanned(data: bytes, start: int, end: int) -> ScannedDocument:
-    head = {found[1]: found[2].decode() for found in _HEAD.finditer(data, start, end)}
+    head = {match[1]: match[2].decode() for match in _HEAD.finditer(data, start, end)}
     version, kind = head.get(b"apiVersion", ""), head.get(b"kind", "")
     first_line = start
     if start and data[start : start + 1] not in (b"\n", b"\r"):  # `--- # comment` or `--- {`

@@ -79,7 +79,11 @@ def _possible(key: str) -> tuple[str, ...]:
 def _remedy(key: str, meant: tuple[str, ...], annotations: Mapping[str, str]) -> str:
     name = key.rpartition("/")[2]
     if len(meant) > 1:
-        beside = [each for each in meant if _DURATION_OF.get(each) in annotations and each not in annotations]
+        beside = [
+            annotation
+            for annotation in meant
+            if _DURATION_OF.get(annotation) in annotations and annotation not in annotations
+        ]
         if len(beside) != 1:
             return f"write {' or '.join(meant)}, whichever is meant"
         meant = (beside[0],)

@@ -25,6 +25,7 @@ KWOK_NODECLASS_PLURAL: Final = "kwoknodeclasses"
 # -- Dovetail ---------------------------------------------------------------------------------------------------------
 COMPONENT: Final = "dovetail"  # field manager (R31) and reporting controller of events (R37)
 LEADER_ELECTION_LEASE: Final = "karpenter-leader-election"  # upstream's, so that both can never act at once (R38)
+BESIDE_LEASE: Final = "dovetail-beside-karpenter"  # of guard and drive, which never take Karpenter's
 
 # -- labels -----------------------------------------------------------------------------------------------------------
 NODEPOOL_LABEL: Final = "karpenter.sh/nodepool"
@@ -52,8 +53,16 @@ KWOK_NODE: Final = "kwok.x-k8s.io/node"  # label and annotation, both `fake`
 KWOK_PARTITION_LABEL: Final = "kwok-partition"
 INSTANCE_PRICE_LABEL: Final = "eks-node-viewer/instance-price"
 
-# A requirement may name these without the pool defining them (01 §4.2).
-WELL_KNOWN_LABELS: Final = frozenset(
+# A requirement may name these without the pool defining them (01 §4.2); a provider may add others.
+KWOK_LABELS: Final = frozenset(
+    {
+        KWOK_INSTANCE_SIZE_LABEL,
+        KWOK_INSTANCE_FAMILY_LABEL,
+        KWOK_INSTANCE_CPU_LABEL,
+        KWOK_INSTANCE_MEMORY_LABEL,
+    }
+)
+WELL_KNOWN_LABELS: Final = KWOK_LABELS | frozenset(
     {
         NODEPOOL_LABEL,
         ZONE_LABEL,
@@ -63,10 +72,6 @@ WELL_KNOWN_LABELS: Final = frozenset(
         OS_LABEL,
         CAPACITY_TYPE_LABEL,
         WINDOWS_BUILD_LABEL,
-        KWOK_INSTANCE_SIZE_LABEL,
-        KWOK_INSTANCE_FAMILY_LABEL,
-        KWOK_INSTANCE_CPU_LABEL,
-        KWOK_INSTANCE_MEMORY_LABEL,
     }
 )
 
@@ -110,11 +115,24 @@ REPLACEMENT_OF: Final = "karpenter.sh/disruption-replacement-of"
 DO_NOT_REPAIR: Final = "karpenter.sh/do-not-repair"  # on Nodes: "true" keeps an unhealthy one (R47)
 KWOK_INTERRUPTED: Final = "karpenter.kwok.sh/interrupted"  # ours: how kwok raises an interruption (R41)
 
+# -- beside Karpenter: what guard and drive put on objects, and what users write for them; all ours -------------------
+HELD: Final = "dovetail.dev/held"  # on a Node: its do-not-disrupt is ours
+POD_HOLD: Final = "dovetail.dev/hold"  # on a Pod: its do-not-disrupt is ours
+HASH_BEFORE: Final = "dovetail.dev/nodepool-hash-before"  # on a NodeClaim: the hash that our stamp has replaced
+ROLLED: Final = "dovetail.dev/rolled"  # on a NodeClaim: it is to be replaced gracefully, why, and since when
+GRACEFUL_EXPIRE_AFTER: Final = "dovetail.dev/graceful-expire-after"  # on a NodePool: R20 where the CRD has no field
+OWN_BUDGETS: Final = "dovetail.dev/budgets"  # on a NodePool: replaces spec.disruption.budgets for drive
+BESIDE: Final = "dovetail.dev/beside"  # on a NodePool: "off" keeps guard and drive away from its nodes
+STAMP_PREFIX: Final = "dovetail-expired-"  # of a NodePool hash that we write in order to have a node replaced
+
 # -- annotations of others --------------------------------------------------------------------------------------------
 PVC_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 
 # -- taints (matched by key and effect, never by value) ---------------------------------------------------------------
 DISRUPTED_TAINT: Final = "karpenter.sh/disrupted"  # NoSchedule: S3 and later (R23)
+BESIDE_DISRUPTED_TAINT: Final = (
+    "dovetail.dev/disrupted"  # ours, NoSchedule: S3 in drive, where the one above is Karpenter's
+)
 CANDIDATE_TAINT: Final = "karpenter.sh/candidate"  # ours, PreferNoSchedule: S2 (R22)
 UNREGISTERED_TAINT: Final = "karpenter.sh/unregistered"  # NoExecute, until registration
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
@@ -219,6 +237,7 @@ class ConditionReason(StrEnum):
     # Drifted
     NODEPOOL_DRIFTED = "NodePoolDrifted"
     REQUIREMENTS_DRIFTED = "RequirementsDrifted"
+    ROLL_REQUESTED = "RollRequested"  # ours: `dovetail roll`
     INSTANCE_TYPE_NOT_FOUND = "InstanceTypeNotFound"
     # Drained, VolumesDetached
     DRAINING = "Draining"
@@ -259,6 +278,13 @@ class EventReason(StrEnum):
     BUDGET_READING_DIFFERS = "BudgetReadingDiffers"  # ours (R25)
     BUDGET_WITHOUT_EFFECT = "BudgetWithoutEffect"  # ours: names Expired, but nothing expires gracefully (R28)
     INVALID_BUDGET = "InvalidBudget"  # ours: counts as 0 (R29)
+    # Beside Karpenter, all ours
+    HELD = "Held"
+    RELEASED = "Released"
+    TAKEN_WHILE_BLOCKED = "TakenWhileBlocked"
+    STAMPED = "Stamped"
+    STAMP_UNDONE = "StampUndone"
+    INVALID_MARK = "InvalidMark"  # a value of a dovetail.dev annotation that nobody can read
     # Termination
     EVICTED = "Evicted"
     DISRUPTED = "Disrupted"  # R17

@@ -39,6 +39,15 @@ class _LazyGroup(click.Group):
         command: click.Command = import_module(f"dovetail.cli.commands.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """As usual. Ctrl-C is one line; a terminal has already printed `^C` on its own."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            if sys.stderr.isatty():
+                click.echo(err=True)
+            fail("interrupted", code=INTERRUPTED)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))

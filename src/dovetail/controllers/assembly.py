@@ -1,5 +1,6 @@
 """Creates all controllers and connects them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
@@ -17,7 +18,6 @@ from dovetail.controllers.disruption.reporter import DisruptionReporter
 from dovetail.controllers.disruption.strays import DisruptionStrays, FailedReplacements
 from dovetail.controllers.node.health import NodeHealth
 from dovetail.controllers.node.interruption import Interruptions
-from dovetail.controllers.node.kwok_nodes import KwokNodes, follow_interruptions
 from dovetail.controllers.node.termination import Termination
 from dovetail.controllers.nodeclaim.consistency import Consistency
 from dovetail.controllers.nodeclaim.consolidatable import PodEvents
@@ -43,7 +43,6 @@ from dovetail.planning.disruption.assessment import DisruptionPlanner
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
-from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.compute import SerialCompute
 from dovetail.runtime.manager import Controller
@@ -74,11 +73,13 @@ def all_controllers(
     provisioning: ProvisioningOptions | None = None,
     disrupting: DisruptionOptions | None = None,
     types: InstanceTypeSource | None = None,
+    of_provider: Sequence[Controller] = (),
 ) -> list[Controller]:
     """Call it before the reflectors run: the controllers subscribe to the stores.
 
     Without `provisioning` pending pods get no nodes. Without both options no node is disrupted gracefully.
-    `types`: asks the provider for instance types, if other code needs them too.
+    `types`: asks the provider for instance types, if other code needs them too. `of_provider`: the controllers that the
+    provider needs for itself.
     """
     health = RegistrationHealth(cluster)
     creation = ClaimCreation(cluster, metrics)
@@ -140,9 +141,7 @@ def all_controllers(
         controllers.append(StaticCapacity(cluster, creation, timings))
     if gates.node_repair:
         controllers.append(NodeHealth(cluster, provider, metrics, timings))
-    if isinstance(provider, KwokProvider):  # no kubelet creates the Nodes of kwok
-        controllers.append(KwokNodes(cluster))
-        follow_interruptions(cluster, provider)
+    controllers += of_provider
     for controller in controllers:
         if isinstance(controller, KeyedController):
             controller.measure(metrics)

@@ -78,8 +78,8 @@ async def load(kubeconfig: str | None = None, context: str | None = None) -> Cli
             cluster, user = await asyncio.to_thread(choose, files, context) if files else _of_pod(source)
             static = user.value.token or user.value.token_file or user.value.username  # as kubectl: these come first
             plugin = None if static else user.value.exec
-            given = await run_plugin(plugin, user, cluster) if plugin else Credential()
-            return await asyncio.to_thread(_access, cluster, user, given)
+            credential = await run_plugin(plugin, user, cluster) if plugin else Credential()
+            return await asyncio.to_thread(_access, cluster, user, credential)
     except TimeoutError:
         raise KubeConfigError(f"{source}: credentials were not had within {LOAD_SECONDS:g} s") from None
     except OSError as error:
@@ -131,7 +131,7 @@ def _of_pod(source: str) -> tuple[Section[Cluster], Section[User]]:
     return Section(cluster, source, SERVICE_ACCOUNT), Section(User(token_file="token"), source, SERVICE_ACCOUNT)
 
 
-def _access(cluster: Section[Cluster], user: Section[User], given: Credential) -> ClientConfig:
+def _access(cluster: Section[Cluster], user: Section[User], credential: Credential) -> ClientConfig:
     url = str(cluster.value.server).rstrip("/")
     parts = _split(url)
     if parts is None or not parts.hostname:
@@ -139,13 +139,13 @@ def _access(cluster: Section[Cluster], user: Section[User], given: Credential) -
     proxy = cluster.value.proxy_url or _environment_proxy(parts.scheme, parts.hostname)
     if proxy and _split(proxy) is None:
         raise cluster.wrong(f"proxy {proxy!r} is not supported; write http://HOST:PORT or https://HOST:PORT")
-    authorization, good_for_seconds = _authorization(user, given)
+    authorization, good_for_seconds = _authorization(user, credential)
     headers = [*authorization, *_impersonation(user)]
     for name, value in headers:
         if not value.isprintable() or (name == "Authorization" and not value.isascii()):
             what = "the token" if name == "Authorization" else f"{value!r}"
             raise user.wrong(f"{what} has characters that cannot be sent")
-    tls, digest = _tls(cluster, user, given) if parts.scheme == "https" else (None, b"")
+    tls, digest = _tls(cluster, user, credential) if parts.scheme == "https" else (None, b"")
     return ClientConfig(
         url=url,
         headers=tuple(headers),
@@ -189,9 +189,9 @@ def _networks(no_proxy: str) -> Iterator[IPv4Network | IPv6Network]:
             yield ip_network(part.strip(), strict=False)
 
 
-def _authorization(user: Section[User], given: Credential) -> tuple[list[tuple[str, str]], float]:
+def _authorization(user: Section[User], credential: Credential) -> tuple[list[tuple[str, str]], float]:
     """The Authorization header, if any, and the seconds until the credentials must be loaded again."""
-    value, token = user.value, given.token
+    value, token = user.value, credential.token
     good_for_seconds = CERTIFICATE_FILE_SECONDS if value.client_certificate else math.inf
     if value.token_file:
         try:
@@ -204,8 +204,8 @@ def _authorization(user: Section[User], given: Credential) -> tuple[list[tuple[s
     elif value.username:
         pair = base64.b64encode(f"{value.username}:{value.password or ''}".encode()).decode()
         return [("Authorization", f"Basic {pair}")], good_for_seconds
-    elif given.expiration_timestamp:
-        good_for_seconds = min(good_for_seconds, _until_renewal(given.expiration_timestamp.timestamp()))
+    elif credential.expiration_timestamp:
+        good_for_seconds = min(good_for_seconds, _until_renewal(credential.expiration_timestamp.timestamp()))
     elif value.auth_provider and not value.exec:
         token, expires_at = _id_token(value.auth_provider, user)
         good_for_seconds = min(good_for_seconds, _until_renewal(expires_at))
@@ -249,12 +249,12 @@ def _impersonation(user: Section[User]) -> Iterator[tuple[str, str]]:
             yield f"Impersonate-Extra-{quote(key, safe=HEADER_NAME_SAFE)}", word
 
 
-def _tls(cluster: Section[Cluster], user: Section[User], given: Credential) -> tuple[ssl.SSLContext, bytes]:
+def _tls(cluster: Section[Cluster], user: Section[User], credential: Credential) -> tuple[ssl.SSLContext, bytes]:
     """The TLS settings, and a digest that is equal for equal settings."""
     insecure = bool(cluster.value.insecure_skip_tls_verify)
     authority = b"" if insecure else cluster.content("certificate-authority")
-    if given.client_certificate_data and given.client_key_data:
-        certificate, key = given.client_certificate_data.encode(), given.client_key_data.encode()
+    if credential.client_certificate_data and credential.client_key_data:
+        certificate, key = credential.client_certificate_data.encode(), credential.client_key_data.encode()
     else:
         certificate, key = user.content("client-certificate"), user.content("client-key")
     try:

@@ -15,6 +15,8 @@ from dovetail.values.foreign_text import plain
 
 T = TypeVar("T")
 
+_MOST_NAMED = 10
+
 
 class KubeConfigError(Exception):
     """The configuration is not usable. The message is one line that names the file."""
@@ -184,17 +186,24 @@ def _read(path: Path) -> dict[str, Any]:
     return config
 
 
+def _entries(file: _KubeConfigFile, kind: str) -> list[dict[str, Any]]:
+    entries = file.config.get(f"{kind}s") or []
+    if not isinstance(entries, list):
+        raise KubeConfigError(f"{file.path}: {kind}s is not a list")
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
 def _named(files: Sequence[_KubeConfigFile], kind: str, name: str, type_: type[T]) -> Section[T]:
     """The first section of that kind and name."""
     for file in files:
-        entries = file.config.get(f"{kind}s") or []
-        if not isinstance(entries, list):
-            raise KubeConfigError(f"{file.path}: {kind}s is not a list")
-        for entry in entries:
-            if isinstance(entry, dict) and str(entry.get("name")) == name:
+        for entry in _entries(file, kind):
+            if str(entry.get("name")) == name:
                 where = f"{file.path}: {kind} {name!r}"
                 return Section(_converted(entry.get(kind) or {}, type_, where), where, file.path.parent.absolute())
-    raise KubeConfigError(f"{':'.join(str(file.path) for file in files)}: there is no {kind} {name!r}")
+    known = sorted({str(entry.get("name")) for file in files for entry in _entries(file, kind)})
+    more = ", …" if len(known) > _MOST_NAMED else ""
+    there_is = f"; there is {', '.join(known[:_MOST_NAMED])}{more}" if known else ""
+    raise KubeConfigError(f"{':'.join(str(file.path) for file in files)}: there is no {kind} {name!r}{there_is}")
 
 
 def _converted(section: Any, type_: type[T], where: str) -> T:

@@ -1,6 +1,6 @@
 """Instance types and offerings of a provider."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -24,3 +24,10 @@ class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
     offerings: tuple[Offering, ...]
     capacity: Mapping[str, str]
     overhead: Mapping[str, str] = {}
+
+
+class TypeCatalogue(msgspec.Struct, frozen=True):
+    """The instance types of a NodePool. Equal versions from one provider mean equal types."""
+
+    version: int
+    types: Sequence[InstanceType]

@@ -16,6 +16,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.pod_specs import Affinity, SchedulingPod, SchedulingPodSpec, SchedulingPodStatus
+from dovetail.model.beside import OFF, Hold, read_hold
 from dovetail.model.refs import Ref, shared_ref
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.values import limits
@@ -27,7 +28,7 @@ DEFAULT_GRACE_SECONDS = 30
 # The API refuses more (R30).
 MAX_BUDGETS = 50
 
-_POD_ANNOTATIONS = frozenset((*names.PROTECTION_ANNOTATIONS, names.POD_DELETION_COST))
+_POD_ANNOTATIONS = frozenset((*names.PROTECTION_ANNOTATIONS, names.POD_DELETION_COST, names.POD_HOLD))
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,9})?|(?i:inf(?:inity)?))")
 _NONE: Mapping[str, str] = MappingProxyType({})
 _TERMINAL = frozenset(("Succeeded", "Failed"))
@@ -72,7 +73,7 @@ class PodScheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
     unscheduled: str = ""  # the reason of the condition PodScheduled, without a node
     nominated_node: str = ""  # where it goes after a preemption
     daemon_set: str = ""  # the UID of its DaemonSet
-    spread_owner: str = ""  # `ReplicaSet/web-5d8`: whose selector default spread constraints use, if there are any
+    spread_owner: tuple[str, str] | None = None  # kind and name: whose selector default spread constraints use
     flaw: str = ""  # the limits that the spec exceeds; those parts are left out
 
 
@@ -150,6 +151,12 @@ class NodeRecord(Record, frozen=True):
     initialized: bool
     ready: bool
     taints: tuple[tuple[str, str], ...]
+    held: str | None = None  # the mark of a hold of ours, as it was written
+
+    @property
+    def hold(self) -> Hold | None:
+        """Our hold, if the annotation do-not-disrupt is ours and not a user's."""
+        return None if self.held is None or self.do_not_disrupt != "true" else read_hold(self.held)
 
     @property
     def object(self) -> Ref:
@@ -177,6 +184,8 @@ class ClaimRecord(Record, frozen=True):
     conditions: Mapping[str, objects.Condition]
     awaits: AwaitedReplacements | None = None
     replacement: bool = False  # of a command
+    rolled: str | None = None  # the mark of a graceful replacement that was asked for or stamped, as it was written
+    stamped: bool = False  # our stamp makes it drift
 
     @property
     def object(self) -> Ref:
@@ -201,6 +210,7 @@ class PoolRecord(Record, frozen=True):
     replicas: int | None
     grace_period_ns: int | None
     budgets: tuple[objects.Budget, ...]
+    beside: bool = True  # guard and drive may write to its nodes
 
     @property
     def object(self) -> Ref:
@@ -292,7 +302,7 @@ class PodInterner:
         running = status.container_statuses or status.init_container_statuses
         resize = _resize(status) if running and _is_resizing(pod) else None
         by_default = self._spread_by_default and not spec.topology_spread_constraints
-        owner = _spread_owner(pod.metadata.owner_references) if by_default else ""
+        owner = _spread_owner(pod.metadata.owner_references) if by_default else None
         shared = msgspec.structs.replace(
             spec,
             node_name="",
@@ -344,12 +354,12 @@ class PodInterner:
         return self._shared({key: text[:longest] for key, text in annotations.items() if key in _POD_ANNOTATIONS})
 
 
-def _spread_owner(owners: Sequence[objects.OwnerReference]) -> str:
+def _spread_owner(owners: Sequence[objects.OwnerReference]) -> tuple[str, str] | None:
     """The controller of the pod, if kube-scheduler reads the selectors of its kind."""
     for owner in owners:
         if owner.controller and (owner.api_version, owner.kind) in _SPREAD_OWNERS:
-            return f"{owner.kind}/{owner.name}"
-    return ""
+            return owner.kind, owner.name
+    return None
 
 
 def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
@@ -429,6 +439,7 @@ def node_record(node: objects.Node) -> NodeRecord:
         initialized=initialized,
         ready=_condition(node.status.conditions, "Ready") is True,
         taints=tuple((taint.key, taint.effect) for taint in node.spec.taints),
+        held=_cut(meta.annotations.get(names.HELD)),
     )
 
 
@@ -448,6 +459,8 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
         conditions={condition.type: condition for condition in status.conditions},
         awaits=awaited_replacements(meta.annotations.get(names.DISRUPTION_COMMAND)),
         replacement=names.REPLACEMENT_OF in meta.annotations,
+        rolled=_cut(meta.annotations.get(names.ROLLED)),
+        stamped=meta.annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX),
     )
 
 
@@ -469,11 +482,19 @@ def pool_record(pool: objects.NodePool) -> PoolRecord:
         deleted_at=_utc(pool.metadata.deletion_timestamp),
         consolidate_after_ns=_nillable(disruption.consolidate_after),
         consolidation_policy=disruption.consolidation_policy,
-        graceful_expire_after_ns=_nillable(disruption.graceful_expire_after),
+        graceful_expire_after_ns=_graceful_expire_after(pool),
         replicas=pool.spec.replicas,
         grace_period_ns=_simple(pool.spec.template.spec.termination_grace_period),
         budgets=disruption.budgets[:MAX_BUDGETS],
+        beside=pool.metadata.annotations.get(names.BESIDE) != OFF,
     )
+
+
+def _graceful_expire_after(pool: objects.NodePool) -> int | None:
+    """The field, or the annotation for CRDs that do not have the field."""
+    by_field = _nillable(pool.spec.disruption.graceful_expire_after)
+    annotation = pool.metadata.annotations.get(names.GRACEFUL_EXPIRE_AFTER)
+    return by_field if by_field is not None or annotation is None else _nillable(annotation[: limits.DURATION + 1])
 
 
 def pdb_record(pdb: objects.PodDisruptionBudget) -> PdbRecord:
@@ -498,6 +519,11 @@ def pdb_record(pdb: objects.PodDisruptionBudget) -> PdbRecord:
         current_healthy=pdb.status.current_healthy,
         desired_healthy=pdb.status.desired_healthy,
     )
+
+
+def _cut(text: str | None) -> str | None:
+    """A long text stays unreadable without using memory."""
+    return None if text is None else text[: limits.VALUE + 1]
 
 
 def _utc(at: datetime | None) -> datetime | None:

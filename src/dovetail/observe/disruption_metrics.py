@@ -20,8 +20,8 @@ class DisruptionMetrics(Declared):
         self.eligible = self.gauge(name, "Nodes that budgets alone may hold back.", "reason")
         name = f"{prefix}_consolidation_timeouts"
         self.timeouts = self.counter(name, "Passes that ran out of time.", type_)
-        for each in ("multi", "single"):
-            self.timeouts.labels(each)
+        for consolidation_type in ("multi", "single"):
+            self.timeouts.labels(consolidation_type)
         meaning = "Nodes that could not go any more when it was time."
         self.failed_validations = self.counter(f"{prefix}_failed_validations", meaning, type_)
         meaning = "Replacements that were not there when their command was given up."

@@ -22,7 +22,13 @@ from dovetail.values.foreign_text import json_escaped, plain, redacted
 
 FIRST, THEREAFTER = 100, 100
 MESSAGES_AT_MOST: Final = 10_000  # distinct messages per second
-LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR, "": logging.INFO}
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "": logging.INFO,
+}
 
 # The attributes of every record; others come from `extra`.
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -84,9 +90,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return format_duration(value // timedelta(microseconds=1) * MICROSECOND)
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(entry) for entry in value]
     return redacted(value) if isinstance(value, str) else value
 
 

@@ -1,1 +1,1 @@
-"""Implementations of the port CloudProvider."""
+"""Providers of machines: what each brings to the program, and what several share."""

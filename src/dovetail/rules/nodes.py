@@ -14,7 +14,7 @@ from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.rules.protection import node_do_not_disrupt
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState, is_tainted_candidate, state_of
-from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse, together
+from dovetail.rules.verdict import Remark, Rule, Verdict, allow, judge, refuse, together
 from dovetail.values.duration import add, short_duration
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, since, with_time_left
 from dovetail.values.timestamp import format_time
@@ -28,7 +28,7 @@ LONGEST_BOOT = timedelta(minutes=10)  # then the command is rolled back (R23)
 LONGEST_SCALE_OUT = timedelta(minutes=30)
 LONGEST_GRACE_SECONDS = 8 * 86_400  # longer than any window (R11); a pod may request more than a datetime can represent
 _CLAIMS_NAMED = 3
-_FORCEFUL = "not asked: expireAfter is forceful"
+_FORCEFUL = "not checked: expireAfter ignores it"
 _NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
 _NO_CLAIM = "no NodeClaim has its provider ID"
 _NOT_ASKED: Mapping[Reason, Verdict] = {}
@@ -481,14 +481,18 @@ def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None
 
 def _forceful(member: ClusterNode) -> list[Verdict]:
     name = member.object
-    owned = allow(Rule.NODEPOOL, name, _FORCEFUL)
+    ignored = {
+        rule: allow(rule, name, _FORCEFUL, remark=Remark.UNCHECKED)
+        for rule in (Rule.NODE_DO_NOT_DISRUPT, Rule.INITIALIZED, Rule.NODEPOOL, Rule.BUDGET)
+    }
+    owned = ignored[Rule.NODEPOOL]
     if member.claim is None:
         owned = refuse(Rule.NODEPOOL, name, _NO_CLAIM if member.pool else _NOT_MANAGED)
     return [
-        allow(Rule.NODE_DO_NOT_DISRUPT, name, _FORCEFUL),
-        allow(Rule.INITIALIZED, name, _FORCEFUL),
+        ignored[Rule.NODE_DO_NOT_DISRUPT],
+        ignored[Rule.INITIALIZED],
         _deleting(member, IN_DISRUPTION - {NodeState.DISRUPTING}),
         owned,
         allow(Rule.PODS, name, "protections hold while draining, until the node's deadline"),
-        allow(Rule.BUDGET, name, _FORCEFUL),
+        ignored[Rule.BUDGET],
     ]

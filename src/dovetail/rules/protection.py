@@ -7,10 +7,11 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from dovetail.api import names
+from dovetail.model.beside import PodHold, read_pod_hold
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import NodeRecord, PodRecord
 from dovetail.model.refs import Ref
-from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
+from dovetail.rules.verdict import Remark, Rule, Verdict, allow, judge, refuse
 from dovetail.values import limits
 from dovetail.values.duration import (
     DAY,
@@ -122,6 +123,9 @@ def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
         return allow(rule, pod.object, "not annotated")
     if not pod.active:
         return allow(rule, pod.object, _GONE)
+    hold = own_hold(pod.annotations)
+    if hold is not None:
+        return allow(rule, pod.object, f"held by Dovetail until {format_time(hold.until)}, for its schedule")
     meaning = read_do_not_disrupt(value)
     if meaning.fault is not None:
         return refuse(rule, pod.object, meaning.fault.message)
@@ -132,11 +136,20 @@ def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
     return _protected_for(rule, pod.object, meaning.span_ns, pod.created_at, now)
 
 
+def own_hold(annotations: Mapping[str, str]) -> PodHold | None:
+    """The hold of ours on a pod, unless a user has written another do-not-disrupt since."""
+    text = annotations.get(names.POD_HOLD)
+    hold = None if text is None else read_pod_hold(text)
+    return hold if hold is not None and hold.value == annotations.get(names.DO_NOT_DISRUPT) else None
+
+
 def node_do_not_disrupt(node: NodeRecord, now: datetime) -> Verdict:
-    """On a Node only "true" and positive durations count (R6)."""
+    """On a Node only "true" and positive durations count (R6). A hold of ours is no protection by a user."""
     rule, value = Rule.NODE_DO_NOT_DISRUPT, node.do_not_disrupt
     if value is None:
         return allow(rule, node.object, "not annotated")
+    if node.hold is not None:
+        return allow(rule, node.object, node.hold.sentence)
     meaning = read_do_not_disrupt(value)
     if meaning.fault is not None or not meaning.protects:
         return allow(rule, node.object, f"{shown(value)} on a Node blocks nothing")
@@ -206,17 +219,18 @@ def _read_schedule(kind: ScheduleKind, schedule: str | None, duration: str | Non
         return PodSchedule(window=None, faults=(too_much,))
     durations, faults = _durations(kind, duration, len(texts))
     expressions: list[tuple[Cron, int]] = []
+    remedy = ""
     for text, span_ns in zip(texts, durations, strict=True):
         try:
             expressions.append((parse_cron(text.strip()), span_ns))
         except CronError as error:
+            remedy = remedy or _schedule_remedy(kind, texts, duration)  # the same for all expressions
             if len(texts) == 1:
-                left = _no_schedule_left(kind, str(error), _schedule_remedy(kind, texts, duration))
+                left = _no_schedule_left(kind, str(error), remedy)
                 return PodSchedule(window=None, faults=(*faults, left))
-            dropped = f"{error}; this expression is dropped"
-            faults.append(_fault(kind.value[0], dropped, _schedule_remedy(kind, texts, duration)))
+            faults.append(_fault(kind.value[0], f"{error}; this expression is dropped", remedy))
     if not expressions:
-        left = _no_schedule_left(kind, "no valid expression is left", _schedule_remedy(kind, texts, duration))
+        left = _no_schedule_left(kind, "no valid expression is left", remedy)
         faults.append(left)
         return PodSchedule(window=None, faults=tuple(faults))
     return PodSchedule(Window(expressions), tuple(expressions), tuple(faults))
@@ -327,7 +341,9 @@ def disruption_block_schedule(pod: PodRecord, now: datetime) -> Verdict:
 def _not_in_force(rule: Rule, pod: PodRecord, schedule: PodSchedule, absent: str) -> Verdict:
     if schedule.window is not None:
         return allow(rule, pod.object, _GONE)
-    return allow(rule, pod.object, schedule.faults[-1].message if schedule.faults else absent)
+    if schedule.faults:
+        return allow(rule, pod.object, schedule.faults[-1].message, remark=Remark.MISTAKE)
+    return allow(rule, pod.object, absent)
 
 
 def _opening(window: Window, now: datetime, name: str, *, opens: str, never_closes: str) -> str:
@@ -369,7 +385,7 @@ class PodRule(NamedTuple):
 
 def _do_not_disrupt_faults(annotations: Mapping[str, str]) -> list[AnnotationFault]:
     value = annotations.get(names.DO_NOT_DISRUPT)
-    fault = None if value is None else read_do_not_disrupt(value).fault
+    fault = None if value is None or own_hold(annotations) is not None else read_do_not_disrupt(value).fault
     return [] if fault is None else [fault]
 
 

@@ -35,6 +35,13 @@ class Rule(StrEnum):
     REPLACEMENT = "replacement"
 
 
+class Remark(StrEnum):
+    """What is unusual about a verdict that allows."""
+
+    UNCHECKED = "unchecked"  # the reason ignores the rule
+    MISTAKE = "mistake"  # the rule allows because what was written cannot be read
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether the rule allows a disruption now, when time alone changes that (None: never), and why."""
 
@@ -47,6 +54,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     blockers: tuple["Verdict", ...] = ()
     transient: bool = False
     """What blocks ends without an edit, nobody knows when: a pod becomes ready, another disruption ends."""
+    remark: Remark | None = None
 
 
 def judge(
@@ -74,9 +82,20 @@ def judge(
     )
 
 
-def allow(rule: Rule, object_: Ref, message: str, blockers: tuple[Verdict, ...] = ()) -> Verdict:
+def allow(
+    rule: Rule, object_: Ref, message: str, blockers: tuple[Verdict, ...] = (), *, remark: Remark | None = None
+) -> Verdict:
     """A verdict that only an edit can turn into a refusal."""
-    return Verdict(rule=rule, object=object_, allowed=True, until=None, message=message, when=ALWAYS, blockers=blockers)
+    return Verdict(
+        rule=rule,
+        object=object_,
+        allowed=True,
+        until=None,
+        message=message,
+        when=ALWAYS,
+        blockers=blockers,
+        remark=remark,
+    )
 
 
 def refuse(rule: Rule, object_: Ref, message: str, *, transient: bool = False) -> Verdict:

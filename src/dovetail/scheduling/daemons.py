@@ -96,7 +96,7 @@ def daemon_groups(
     """Groups the types, in their order. `template` and `taints` are those of the NodePool's nodes."""
     node = template & _COMING
     possible = [
-        (daemon, [each for each in daemon.alternatives if node.compatible(each, allow_undefined)])
+        (daemon, [alternative for alternative in daemon.alternatives if node.compatible(alternative, allow_undefined)])
         for daemon in daemons
         if daemon.tolerates(taints)
     ]

@@ -61,7 +61,7 @@ def deduced_selector(services: Iterable[Selector], owner: Selector | None) -> Se
     `services`: selectors of the Services that select the pod. `owner`: the selector of its controller.
     """
     selectors = [*services, *([owner] if owner is not None else [])]
-    labels = sorted({label for each in selectors for label in each.labels})
+    labels = sorted({label for selector in selectors for label in selector.labels})
     expressions = () if owner is None else owner.expressions
     return Selector(tuple(labels), expressions) if labels or expressions else None
 
@@ -72,7 +72,8 @@ def owner_selector(wire: LabelSelector | None) -> Selector | None:
         return None
     try:
         return make_selector(
-            wire.match_labels, [(each.key, each.operator, each.values) for each in wire.match_expressions]
+            wire.match_labels,
+            [(expression.key, expression.operator, expression.values) for expression in wire.match_expressions],
         )
     except SelectorError:
         return None

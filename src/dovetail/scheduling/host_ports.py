@@ -29,7 +29,7 @@ def host_ports(spec: SchedulingPodSpec) -> HostPorts:
     """
     return frozenset(
         HostPort(number, port.protocol or "TCP", port.host_ip or ANY_ADDRESS)
-        for container in (*spec.containers, *(each for each in spec.init_containers if each.restart_policy == "Always"))
+        for container in (*spec.containers, *(init for init in spec.init_containers if init.restart_policy == "Always"))
         for port in container.ports
         if (number := port.host_port or (port.container_port if spec.host_network else 0))
     )

@@ -154,18 +154,18 @@ class Reservations:
         return Reservations({}, dict(self._left))
 
     def holdable(self, wanted: Iterable[str], held: frozenset[str]) -> frozenset[str]:
-        return frozenset(each for each in wanted if each in held or self._left[each] > 0)
+        return frozenset(reservation for reservation in wanted if reservation in held or self._left[reservation] > 0)
 
     def exchange(self, before: frozenset[str], after: frozenset[str]) -> None:
-        for each in before - after:
-            self._left[each] += 1
-        for each in after - before:
-            self._left[each] -= 1
+        for reservation in before - after:
+            self._left[reservation] += 1
+        for reservation in after - before:
+            self._left[reservation] -= 1
 
 
 def offers(type_: MachineType, requirements: Requirements) -> Iterator[Offer]:
     """The available offers of a type that meet the requirements."""
-    return (each for each in type_.offers if each.available and requirements.intersects(each.requirements))
+    return (offer for offer in type_.offers if offer.available and requirements.intersects(offer.requirements))
 
 
 def suitable(draft: Draft, requirements: Requirements, requested: Resources, ports: HostPorts) -> tuple[Option, ...]:
@@ -196,7 +196,9 @@ def _flaw(type_: MachineType, requirements: Requirements, needed: Resources) -> 
 
 def too_few(requirements: Requirements, types: Sequence[MachineType]) -> dict[str, int]:
     """The labels with fewer values among the types than minValues asks for, with their number."""
-    asked = {each.key: each.min_values for each in requirements if each.min_values is not None}
+    asked = {
+        requirement.key: requirement.min_values for requirement in requirements if requirement.min_values is not None
+    }
     reached = {key: len({value for type_ in types for value in _values(type_, key)}) for key in asked}
     return {key: reached[key] for key, least in asked.items() if reached[key] < least}
 
@@ -213,8 +215,12 @@ def _check_min_values(requirements: Requirements, types: Sequence[MachineType]) 
 
 
 def _with_min_values(requirements: Requirements, reached: Mapping[str, int]) -> Requirements:
-    def lowered(each: Requirement) -> Requirement:
-        return msgspec.structs.replace(each, min_values=reached[each.key]) if each.key in reached else each
+    def lowered(requirement: Requirement) -> Requirement:
+        return (
+            msgspec.structs.replace(requirement, min_values=reached[requirement.key])
+            if requirement.key in reached
+            else requirement
+        )
 
     return Requirements(map(lowered, requirements))
 
@@ -251,7 +257,7 @@ def _reserved(draft: Draft, held: frozenset[str], options: SchedulingOptions, re
     bought = [
         Option(
             option.daemons,
-            tuple(type_ for type_ in option.types if any(not each.reservation for each in offers(type_, node))),
+            tuple(type_ for type_ in option.types if any(not offer.reservation for offer in offers(type_, node))),
         )
         for option in draft.options
     ]
@@ -291,4 +297,4 @@ def finished(draft: Draft, options: SchedulingOptions) -> NewClaim:
 def cheapest(type_: MachineType, requirements: Requirements, held: frozenset[str]) -> int | None:
     """The lowest price of the type: in one of the reservations held, or without a reservation if none is."""
     may_use = held or frozenset(("",))
-    return min((each.price for each in offers(type_, requirements) if each.reservation in may_use), default=None)
+    return min((offer.price for offer in offers(type_, requirements) if offer.reservation in may_use), default=None)

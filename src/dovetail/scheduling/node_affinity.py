@@ -40,7 +40,7 @@ class ParsedNodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True)
 
     def restricted(self, well_known: frozenset[str]) -> list[str]:
         """Restricted labels that it requires (05 §2.1)."""
-        asked = {*self.selector.keys(), *(each.key for term in self.terms for each in term)}
+        asked = {*self.selector.keys(), *(requirement.key for term in self.terms for requirement in term)}
         return sorted(key for key in asked if is_restricted(key, well_known))
 
 
@@ -53,7 +53,7 @@ def read_node_affinity(spec: SchedulingPodSpec, *, preferences: bool = True) -> 
     required = affinity.required_during_scheduling_ignored_during_execution
     terms = () if required is None else required.node_selector_terms
     preferred = affinity.preferred_during_scheduling_ignored_during_execution if preferences else ()
-    heaviest_first = sorted(preferred, key=lambda each: -each.weight)
+    heaviest_first = sorted(preferred, key=lambda term: -term.weight)
     if not (spec.node_selector or terms or preferred):
         return ANYWHERE
     usable = [term for term in terms if term.match_expressions or term.match_fields]
@@ -62,7 +62,7 @@ def read_node_affinity(spec: SchedulingPodSpec, *, preferences: bool = True) -> 
     return ParsedNodeAffinity(
         selector=selecting(spec.node_selector),
         terms=tuple(map(_expressions, usable)),
-        preferences=tuple(_expressions(each.preference) for each in heaviest_first),
+        preferences=tuple(_expressions(term.preference) for term in heaviest_first),
         match_fields=any(term.match_fields for term in usable),
     )
 

@@ -23,7 +23,7 @@ def wishes(pod: PodInfo, *, respect_preferences: bool = True) -> Iterator[Relaxe
     """Everything first, then one preference less each time, in the order of 05 §10."""
     affinity = pod.affinity
     preferences = (pod.preferred_together, pod.preferred_apart, affinity.preferences, pod.preferred_spread)
-    counts = [len(each) for each in preferences]
+    counts = [len(terms) for terms in preferences]
     given_up = [0, *([0] * 4 if respect_preferences else counts), 0]
     may_give_up = [max(0, len(affinity.terms) - 1), *counts, 1]
 

@@ -244,12 +244,12 @@ class Requirements:
         return Requirements((*self, *requirements))
 
     def without(self, *keys: str) -> "Requirements":
-        return Requirements(each for each in self if each.key not in keys)
+        return Requirements(requirement for requirement in self if requirement.key not in keys)
 
     def get(self, key: str) -> Requirement:
         """The requirement of a label; without one, everything is allowed."""
-        found = self._by_key.get(key)
-        return Requirement(key, optional=True) if found is None else found
+        requirement = self._by_key.get(key)
+        return Requirement(key, optional=True) if requirement is None else requirement
 
     def keys(self) -> KeysView[str]:
         return self._by_key.keys()
@@ -278,12 +278,12 @@ class Requirements:
     @property
     def impossible(self) -> bool:
         """Whether a requirement allows nothing."""
-        return any(each.impossible for each in self)
+        return any(requirement.impossible for requirement in self)
 
     def intersects(self, other: "Requirements") -> bool:
         """Whether the labels that both name can have common values (05 §2.7)."""
         few, many = (self._by_key, other._by_key) if len(self) <= len(other) else (other._by_key, self._by_key)
-        return all(key not in many or each.agrees(many[key]) for key, each in few.items())
+        return all(key not in many or requirement.agrees(many[key]) for key, requirement in few.items())
 
     def compatible(self, want: "Requirements", allow_undefined: frozenset[str] = _NONE) -> bool:
         """Whether a node like this can meet `want`. Labels that it does not name are missing (05 §2.6)."""
@@ -310,7 +310,7 @@ class Requirements:
         return None
 
     def entries(self) -> list[objects.NodeSelectorRequirement]:
-        return [entry for each in self for entry in each.entries()]
+        return [entry for requirement in self for entry in requirement.entries()]
 
 
 NO_REQUIREMENTS: Final = Requirements()

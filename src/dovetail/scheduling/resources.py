@@ -161,7 +161,7 @@ def amount_text(resource: str, amount: int) -> str:
     if resource == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
     if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
-        unit, size = next((each for each in _BINARY if amount >= each[1]), ("", 1))
+        unit, size = next((unit_and_size for unit_and_size in _BINARY if amount >= unit_and_size[1]), ("", 1))
         return f"{amount // size}{unit}" if amount % size == 0 else f"{amount / size:.1f}{unit}"
     return str(amount)
 
@@ -238,9 +238,9 @@ def node_resources(node: Node | None, claim: NodeClaim | None) -> NodeResources:
     bad: list[BadQuantity] = []
 
     def read(quantities: Quantities) -> Resources:
-        found, problems = offered_amounts(quantities)
+        amounts, problems = offered_amounts(quantities)
         bad.extend(problems)
-        return found
+        return amounts
 
     if node is None:
         assert claim is not None
@@ -252,8 +252,8 @@ def node_resources(node: Node | None, claim: NodeClaim | None) -> NodeResources:
     return NodeResources(allocatable, capacity, tuple(bad))
 
 
-def _filled(found: Resources, expected: Resources) -> Resources:
-    return Resources({**dict(expected.items()), **dict(found.items())})
+def _filled(offered: Resources, expected: Resources) -> Resources:
+    return Resources({**dict(expected.items()), **dict(offered.items())})
 
 
 def type_allocatable(capacity: Resources, overhead: Resources) -> Resources:

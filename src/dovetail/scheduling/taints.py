@@ -28,7 +28,7 @@ _NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")
 
 def untolerated(tolerations: Tolerations, taints: Iterable[Taint]) -> Taint | None:
     """The first taint that is not tolerated. PreferNoSchedule counts until relaxation tolerates it."""
-    return next((taint for taint in taints if not any(_matches(each, taint) for each in tolerations)), None)
+    return next((taint for taint in taints if not any(_matches(toleration, taint) for toleration in tolerations)), None)
 
 
 def _matches(toleration: Toleration, taint: Taint) -> bool:

@@ -137,7 +137,9 @@ def _places(claim: PersistentVolumeClaim, storage: Storage) -> Sequence[Requirem
         except RequirementError as error:
             raise VolumeError(claim.metadata.name, VolumeFlaw.UNREADABLE, str(error)) from None
     return [
-        Requirements(one_of(normalised(each.key), each.values) for each in term.match_label_expressions)
+        Requirements(
+            one_of(normalised(expression.key), expression.values) for expression in term.match_label_expressions
+        )
         for term in storage.classes[claim.spec.storage_class_name or ""].allowed_topologies
     ]
 
@@ -197,7 +199,8 @@ def over_limit(added: frozenset[Attachment], attached: frozenset[Attachment], li
     new = added - attached
     if not new:
         return None
-    counts = Counter(each.driver for each in attached | new)
+    counts = Counter(volume.driver for volume in attached | new)
     return next(
-        (name for name in sorted({each.driver for each in new}) if counts[name] > limits.get(name, counts[name])), None
+        (name for name in sorted({volume.driver for volume in new}) if counts[name] > limits.get(name, counts[name])),
+        None,
     )

@@ -5,21 +5,39 @@ Watches or the documents of a dump apply changes. The state does no I/O and has 
     state = ClusterState(NodeClassKind(group, kind, plural))
     state.apply("pods", Added(key, kept))
     while state.settle(500): ...              # derive what changed, in slices
-    nodes = state.managed.ours()              # every part is the same object until something about it changes
+    snapshot = state.snapshot()               # every node is the same object until something about it changes
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from dovetail.api import names, objects, pod_specs, storage
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import PdbRecord, PodInterner, PodRecord, pdb_record, pool_record
-from dovetail.model.snapshot import ClusterNode, Snapshot, take_snapshot
+from dovetail.model.refs import Ref
+from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.scheduling.volumes import Storage
 from dovetail.state.derived import Derived
 from dovetail.state.instance_types import InstanceTypes
 from dovetail.state.nodes import ManagedNodes
-from dovetail.state.store import Added, Change, Index, KubernetesObject, Store, StoredValue, Synced, by_key, by_name
+from dovetail.state.store import (
+    Added,
+    Change,
+    Index,
+    Key,
+    KubernetesObject,
+    Store,
+    StoredValue,
+    Synced,
+    Updated,
+    by_key,
+    by_name,
+)
+
+_NAME: Final = attrgetter("name")
+_IN_NAMESPACE: Final = attrgetter("namespace", "name")
 
 
 class NodeClassKind(NamedTuple):
@@ -40,6 +58,8 @@ class Projection(NamedTuple):
 class ClusterState:
     """A store for each kind, indexes, and the joined nodes.
 
+    `node_class`: without it all nodes count as ours, and pods are kept without what only scheduling reads. That is
+    enough for rules and views.
     `failed` is called with errors of subscribers and of derived values; without it, they are raised. `warn` is called
     with lines for the log. `scheduler_profiles`: the configuration of kube-scheduler; only with default spread
     constraints in it are there stores of Services and of the controllers of pods.
@@ -47,11 +67,12 @@ class ClusterState:
 
     def __init__(
         self,
-        node_class: NodeClassKind,
+        node_class: NodeClassKind | None = None,
         *,
         failed: Callable[[str, Exception], object] | None = None,
         warn: Callable[[str], object] = lambda _: None,
         scheduler_profiles: SchedulerProfiles | None = None,
+        well_known_labels: frozenset[str] = names.WELL_KNOWN_LABELS,
     ) -> None:
         self._stores: dict[str, Store[Any]] = {}
         self._readings: dict[str, Projection] = {}
@@ -61,17 +82,23 @@ class ClusterState:
             self._readings[plural] = Projection(struct, keep)
             return self._stores[plural]
 
-        self.node_class = node_class
+        self.node_class = node_class or NodeClassKind("", "", "")
+        self.well_known_labels = well_known_labels
+        self._all_ours = node_class is None
         self.warn = warn
         self.failed = failed
         by_default = scheduler_profiles is not None and scheduler_profiles.any_constraints
         self.scheduler_profiles = scheduler_profiles if by_default else None
         pods = PodInterner(spread_by_default=by_default)
-        self.pods: Store[PodRecord] = store("pods", pod_specs.SchedulingPod, pods.watched_pod)
+        self.pods: Store[PodRecord] = (
+            store("pods", objects.Pod, pods.pod)
+            if node_class is None
+            else store("pods", pod_specs.SchedulingPod, pods.watched_pod)
+        )
         self.nodes: Store[objects.Node] = store("nodes", objects.Node)
         self.claims: Store[objects.NodeClaim] = store(names.NODECLAIM_PLURAL, objects.NodeClaim)
         self.pools: Store[objects.NodePool] = store(names.NODEPOOL_PLURAL, objects.NodePool)
-        self.node_classes: Store[objects.NodeClass] = store(node_class.plural, objects.NodeClass)
+        self.node_classes: Store[objects.NodeClass] = store(self.node_class.plural, objects.NodeClass)
         self.pdbs: Store[PdbRecord] = store("poddisruptionbudgets", objects.PodDisruptionBudget, pdb_record)
         self.attachments: Store[objects.VolumeAttachment] = store("volumeattachments", objects.VolumeAttachment)
         self.stored_claims: Store[storage.PersistentVolumeClaim] = store(
@@ -114,11 +141,14 @@ class ClusterState:
         """Applies changes of one kind of object, by its plural name."""
         self._stores[plural].apply(*changes)
 
-    def load(self, plural: str, item: KubernetesObject) -> None:
-        """Adds an object from a document. Raises ValueError."""
-        meta = item.metadata
+    def load(self, plural: str, item: KubernetesObject, key: Key | None = None) -> bool:
+        """Adds an object from a document, or replaces it and returns True. Raises ValueError."""
+        meta, store = item.metadata, self._stores[plural]
         kept = StoredValue(meta.uid, meta.resource_version, self._readings[plural].keep(item))
-        self.apply(plural, Added((meta.namespace, meta.name), kept))
+        key = key or (meta.namespace, meta.name)
+        old = store.get(key)
+        store.apply(Added(key, kept) if old is None else Updated(key, old, kept))
+        return old is not None
 
     def loaded(self) -> None:
         """Call it after the last document."""
@@ -141,16 +171,34 @@ class ClusterState:
         """Settles these values with the rest. `cost`: of one value, in joined nodes."""
         self._derived.append((derived, cost))
 
-    def records(self) -> Callable[[], Snapshot]:
-        """Copies what views read. The returned function makes the snapshot, which takes a while, on any thread."""
-        nodes = [node.record for node in self.managed.all().values()]
-        pods, pools, pdbs = self.pods.values(), self.pools.values(), self.pdbs.values()
-        return lambda: take_snapshot(
-            pods=pods,
-            nodes=(node.node for node in nodes if node.node is not None),
-            claims=(node.claim for node in nodes if node.claim is not None),
-            pools=map(pool_record, pools),
-            pdbs=pdbs,
+    def snapshot(self) -> Snapshot:
+        """What rules and views read. It has no instant: a forecast asks rules about many."""
+        return self.snapshot_later()()
+
+    def snapshot_later(self) -> Callable[[], Snapshot]:
+        """Copies what a snapshot needs. The returned function makes it, which takes a while, on any thread."""
+        nodes, pods, pools, pdbs = self.managed.all(), self.pods.values(), self.pools.values(), self.pdbs.values()
+        problems = self._duplicates()
+
+        def snapshot() -> Snapshot:
+            keys = sorted(nodes, key=lambda key: (nodes[key].name, key.kind))
+            return Snapshot(
+                nodes=tuple([nodes[key].record for key in keys]),
+                pods=tuple(sorted(pods, key=_IN_NAMESPACE)),
+                pools={pool.name: pool for pool in sorted(map(pool_record, pools), key=_NAME)},
+                pdbs=tuple(sorted(pdbs, key=_IN_NAMESPACE)),
+                problems=problems,
+            )
+
+        return snapshot
+
+    def _duplicates(self) -> tuple[Finding, ...]:
+        """The Nodes and NodeClaims that are not joined because others have the same provider ID."""
+        nodes = {provider_id: self.nodes_with[provider_id] for provider_id in self.nodes_with.repeated()}
+        claims = {provider_id: self.managed.claims_with(provider_id) for provider_id in self.claims_with.repeated()}
+        return (
+            *_same_instance(nodes, "Node", "spec.providerID"),
+            *_same_instance(claims, names.NODECLAIM_KIND, "status.providerID"),
         )
 
     # -- ownership ----------------------------------------------------------------------------------------------------
@@ -162,7 +210,7 @@ class ClusterState:
 
     def manages(self, reference: objects.NodeClassReference) -> bool:
         """Whether we manage claims and pools with this reference (01 §1)."""
-        return (reference.group, reference.kind) == (self.node_class.group, self.node_class.kind)
+        return self._all_ours or (reference.group, reference.kind) == (self.node_class.group, self.node_class.kind)
 
     def manages_claim(self, claim: objects.NodeClaim) -> bool:
         return self.manages(claim.spec.node_class_ref)
@@ -174,7 +222,7 @@ class ClusterState:
         return filter(self.manages_pool, self.pools.values())
 
     def manages_node(self, node: objects.Node) -> bool:
-        return self.node_class_label in node.metadata.labels
+        return self._all_ours or self.node_class_label in node.metadata.labels
 
     # -- joins --------------------------------------------------------------------------------------------------------
 
@@ -208,3 +256,16 @@ class ClusterState:
     def member(self, claim: objects.NodeClaim) -> ClusterNode:
         """The claim with its Node and pods, as records for the rules."""
         return self.managed.of_claim(claim).record
+
+
+def _same_instance(groups: Mapping[str, Sequence[KubernetesObject]], kind: str, field: str) -> Iterator[Finding]:
+    for provider_id, group in sorted(groups.items(), key=lambda entry: entry[1][0].metadata.name):
+        for item in group if len(group) > 1 else ():
+            yield Finding(
+                severity=Severity.WARNING,
+                rule="DuplicateProviderID",
+                object=Ref(kind, "", item.metadata.name),
+                field=field,
+                message=f"{len(group)} {kind}s have the provider ID {provider_id}; none of them is matched",
+                remedy="delete the one whose instance is gone",
+            )

@@ -65,10 +65,10 @@ class DefaultSpreadIndex:
 
     def _owner(self, pod: PodRecord) -> Selector | None:
         assert pod.scheduling is not None
-        kind, _, name = pod.scheduling.spread_owner.partition("/")
-        owner: ReplicaSet | ReplicationController | None = None
-        if kind:
-            owner = self._owners[kind].value(name, pod.namespace)
+        if pod.scheduling.spread_owner is None:
+            return None
+        kind, name = pod.scheduling.spread_owner
+        owner: ReplicaSet | ReplicationController | None = self._owners[kind].value(name, pod.namespace)
         if owner is None:
             return None
         selector = owner.spec.selector
@@ -81,7 +81,7 @@ class DefaultSpreadIndex:
         versions = values_of(change)
         if versions and (len(versions) == 1 or versions[0].spec != versions[1].spec):
             meta = versions[0].metadata
-            self._changed(self._pods_of[f"{meta.namespace}/{kind}/{meta.name}"])
+            self._changed(self._pods_of[_path(meta.namespace, kind, meta.name)])
 
     def _services_changed(self, change: Change[Service]) -> None:
         """Each change asks all pods of the namespace, so the first list is taken as a whole."""
@@ -98,5 +98,9 @@ class DefaultSpreadIndex:
 
 
 def _owner_path(pod: PodRecord) -> str:
-    owner = "" if pod.scheduling is None else pod.scheduling.spread_owner
-    return f"{pod.namespace}/{owner}" if owner else ""
+    owner = None if pod.scheduling is None else pod.scheduling.spread_owner
+    return "" if owner is None else _path(pod.namespace, *owner)
+
+
+def _path(namespace: str, kind: str, name: str) -> str:
+    return f"{namespace}/{kind}/{name}"

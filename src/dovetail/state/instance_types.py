@@ -43,6 +43,8 @@ class ProviderAnswer(msgspec.Struct, frozen=True, eq=False):
     """The provider did not answer. It is asked again the next time."""
     is_read: bool = False
     """Whether types, prices and flaw have been read from the source."""
+    version: int | None = None
+    """The provider's version of the source; equal versions mean equal types."""
 
 
 _NOTHING: Final = ProviderAnswer("", 0, 0.0, flaw=_NOT_ASKED)
@@ -115,17 +117,23 @@ class InstanceTypes:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def answered(self, pool: objects.NodePool, source: Sequence[InstanceType], *, at: float) -> None:
+    def answered(
+        self, pool: objects.NodePool, source: Sequence[InstanceType], *, at: float, version: int | None = None
+    ) -> None:
         """The provider has listed the types of the pool."""
         if not self._has(pool):
             return
         meta, last = pool.metadata, self._answers.get(pool.metadata.name)
-        if source and last is not None and (last.source is source or tuple(last.source) == tuple(source)):
-            self._answers[meta.name] = msgspec.structs.replace(last, uid=meta.uid, generation=meta.generation, at=at)
+        if source and last is not None and _are_equal(last, source, version):
+            self._answers[meta.name] = msgspec.structs.replace(
+                last, uid=meta.uid, generation=meta.generation, at=at, version=version
+            )
             return
         flaw = "" if source else "the provider has no instance types for it"
         by_name = {each.name: each for each in source}
-        self._answers[meta.name] = ProviderAnswer(meta.uid, meta.generation, at, source, by_name, flaw=flaw)
+        self._answers[meta.name] = ProviderAnswer(
+            meta.uid, meta.generation, at, source, by_name, flaw=flaw, version=version
+        )
         if source or last is None or last.flaw != flaw:
             self.version += 1
 
@@ -161,6 +169,13 @@ class InstanceTypes:
         )
         same = types and types == previous.types
         return _with_types(answer, *((previous.types, previous.prices) if same else (types, prices_of(types))))
+
+
+def _are_equal(last: ProviderAnswer, source: Sequence[InstanceType], version: int | None) -> bool:
+    """Whether the provider has listed the same types again. Versions save the comparison."""
+    if last.source is source or (version is not None and last.source and last.version == version):
+        return True
+    return tuple(last.source) == tuple(source)
 
 
 def _with_types(

@@ -1,7 +1,8 @@
 """Joins each NodeClaim with its Node and pods.
 
-A NodeClaim of ours and a Node are joined if they are the only ones of their kind with a provider ID. If several objects
-have the same ID, none of them is joined (03 §10.2).
+A NodeClaim and a Node are joined by their provider ID, if it is not empty and no other of them has it (01 §1). If
+several objects have the same ID, none of them is joined (03 §10.2). A NodeClaim of another controller does not count
+beside one of ours.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from dovetail.api import objects
-from dovetail.model.records import PodRecord
-from dovetail.model.snapshot import ClusterNode, cluster_node
+from dovetail.model.records import PodRecord, claim_record, node_record
+from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.states import NodeState, state_of
 from dovetail.state.derived import Derived
 
@@ -52,6 +53,17 @@ class ManagedNode(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def pods(self) -> tuple[PodRecord, ...]:
         return self.record.pods
+
+
+def managed_node(
+    claim: objects.NodeClaim | None, node: objects.Node | None, pods: tuple[PodRecord, ...], *, ours: bool
+) -> ManagedNode:
+    record = ClusterNode(
+        claim=None if claim is None else claim_record(claim),
+        node=None if node is None else node_record(node),
+        pods=pods,
+    )
+    return ManagedNode(claim, node, ours, record, state_of(record))
 
 
 class ManagedNodes:
@@ -111,8 +123,7 @@ class ManagedNodes:
             pods = previous.pods
         ours = self._is_ours(claim, node)
         if previous is None or previous.claim is not claim or previous.node is not node or previous.ours is not ours:
-            record = cluster_node(claim, node, pods)
-            return ManagedNode(claim, node, ours, record, state_of(record))
+            return managed_node(claim, node, pods, ours=ours)
         if pods is previous.pods:
             return previous
         # Most changes are of pods only.
@@ -126,12 +137,12 @@ class ManagedNodes:
 
     def _node_of(self, claim: objects.NodeClaim) -> objects.Node | None:
         others = any(not _is_same(each, claim) for each in self.claims_with(claim.status.provider_id))
-        return None if others or not self._is_ours(claim, None) else self._cluster.node_of(claim)
+        return None if others else self._cluster.node_of(claim)
 
     def claims_with(self, provider_id: str) -> list[objects.NodeClaim]:
-        """Our NodeClaims with the provider ID."""
+        """Our NodeClaims with the provider ID; if there are none, those of other controllers."""
         claims = self._cluster.claims_with[provider_id]
-        return [claim for claim in claims if self._cluster.manages_claim(claim)]
+        return [claim for claim in claims if self._cluster.manages_claim(claim)] or claims
 
     def _is_ours(self, claim: objects.NodeClaim | None, node: objects.Node | None) -> bool:
         if claim is not None:

@@ -22,7 +22,7 @@ from dovetail.scheduling.taints import Taints, node_taints
 from dovetail.scheduling.volumes import Attachment, attach_limits
 from dovetail.state.cluster import ClusterState
 from dovetail.state.derived import Derived
-from dovetail.state.nodes import ManagedNode, NodeKey, NodeKeyKind
+from dovetail.state.nodes import ManagedNode, NodeKey, NodeKeyKind, managed_node
 from dovetail.state.pod_requirements import PodRequirementsIndex
 from dovetail.state.store import Change, Deleted, Key, Updated, by_name, steps_of
 
@@ -82,7 +82,7 @@ class SchedulableNodes:
         cluster.storage_classes.subscribe_values(self._storage_class_changed)
         cluster.pods.subscribe(self._pod_changed)
         self.readings = PodRequirementsIndex(
-            cluster, reread=self.derived.touch_all, touch=self._touch_node, well_known=names.WELL_KNOWN_LABELS
+            cluster, reread=self.derived.touch_all, touch=self._touch_node, well_known=cluster.well_known_labels
         )
 
     # -- what changed -------------------------------------------------------------------------------------------------
@@ -225,9 +225,11 @@ class SchedulableNodes:
         managed = self._cluster.managed.get(key)
         if managed is None:
             return None
+        if not managed.ours and managed.claim is not None:  # what other controllers promise does not count
+            managed = managed_node(None, managed.node, managed.pods, ours=False)
         node = managed.node if managed.node is not None and _counts(managed.node) else None
         claim = managed.claim
-        if node is None and (claim is None or not self._counts_alone(managed, claim)):
+        if node is None and (claim is None or not self._counts_alone(claim)):
             return None
         frame = self._frame(node, claim, previous)
         speaks = _speaker(node, claim)
@@ -266,13 +268,11 @@ class SchedulableNodes:
             self._cluster.warn(f"{_speaker(node, claim).name} counts as without what cannot be read: {bad}")
         return _NodeAndClaim(node, claim, node_taints(node, claim), resources)
 
-    def _counts_alone(self, managed: ManagedNode, claim: objects.NodeClaim) -> bool:
-        """Whether the claim counts without a Node. Of several claims with one provider ID only the first counts."""
-        if not managed.ours:
-            return False
+    def _counts_alone(self, claim: objects.NodeClaim) -> bool:
+        """Whether our claim counts without a Node. Of several claims with one provider ID only the first counts."""
         provider_id = claim.status.provider_id
-        ours = self._cluster.managed.claims_with(provider_id)
-        return not any(map(_counts, self._cluster.nodes_with[provider_id])) and (not ours or ours[0] is claim)
+        claims = self._cluster.managed.claims_with(provider_id)
+        return not any(map(_counts, self._cluster.nodes_with[provider_id])) and (not claims or claims[0] is claim)
 
 
 def _alike(old: PodRecord, new: PodRecord) -> bool:

@@ -291,10 +291,14 @@ class Index(Generic[V]):
 
     def __getitem__(self, text: str) -> list[V]:
         """Sorted by name, so that the same state gives the same order."""
-        group = self._groups.get(text) if text else None
+        group = self._groups.get(text)
         if group is None:
             return []
         return list(group.values()) if len(group) == 1 else [group[key] for key in sorted(group)]
+
+    def repeated(self) -> list[str]:
+        """The texts that several objects have."""
+        return [text for text, group in self._groups.items() if len(group) > 1]
 
     def values(self) -> Iterator[V]:
         """All objects with a text, by text."""

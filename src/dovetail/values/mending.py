@@ -56,10 +56,10 @@ def _written(ns: int) -> str | None:
 
 
 def _iso(words: str) -> str | None:
-    found = _ISO.fullmatch(words)
-    if found is None:
+    parts = _ISO.fullmatch(words)
+    if parts is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
     return _written((days * 24 + hours) * HOUR + minutes * MINUTE + seconds * SECOND)
 
 
@@ -116,10 +116,10 @@ def meant_schedule(text: str) -> MeantSchedule | None:
     words = text.strip().strip("\"'").split()
     if not words or len(text) > 2 * _MAX_TEXT:
         return None
-    found = _split_zone(words)
-    if found is None:
+    split = _split_zone(words)
+    if split is None:
         return None
-    zone, words = found
+    zone, words = split
     if len(words) == 1 and words[0].lower().removeprefix("@") in _DESCRIPTORS:
         words = [f"@{words[0].lower().removeprefix('@')}"]
     meant = [(_mended(zone, fields), exact) for fields, exact in _five_fields(words)]
@@ -142,7 +142,7 @@ def _split_zone(words: list[str]) -> tuple[list[str], list[str]] | None:
     prefix = _ZONE_PREFIX.match(text)
     if prefix is not None:
         words = text[prefix.end() :].split()
-        for length in (1, 2):  # America/New York
+        for length in (1, 2) if words[1:] and words[1][0].isalpha() else (1,):  # America/New York
             name = _zone("_".join(words[:length]))
             if name is not None:
                 written = "TZ=" if prefix[0] == "TZ=" else "CRON_TZ="
@@ -155,6 +155,7 @@ def _split_zone(words: list[str]) -> tuple[list[str], list[str]] | None:
     return [], words
 
 
+@lru_cache(maxsize=1024)
 def _zone(name: str) -> str | None:
     if name in zone_names():
         return name

@@ -32,15 +32,18 @@ def _plain(word: str) -> str:
 
 def _errors(one: str, other: str, most: int) -> int:
     """How many letters to insert, remove, replace, or swap with the next one; more than `most` if that is exceeded."""
-    if one == other or abs(len(one) - len(other)) > most:
-        return 0 if one == other else most + 1
+    if one == other:
+        return 0
+    # One error adds a letter, removes one, or does both: most words are told apart by this alone.
+    if abs(len(one) - len(other)) > most or len(set(one) ^ set(other)) > 2 * most:
+        return most + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
     for place, letter in enumerate(one, start=1):
         above, row = row, [place]
-        for at, found in enumerate(other, start=1):
-            cost = min(above[at] + 1, row[at - 1] + 1, above[at - 1] + (letter != found))
-            if place > 1 and at > 1 and letter == other[at - 2] and found == one[place - 2]:
+        for at, other_letter in enumerate(other, start=1):
+            cost = min(above[at] + 1, row[at - 1] + 1, above[at - 1] + (letter != other_letter))
+            if place > 1 and at > 1 and letter == other[at - 2] and other_letter == one[place - 2]:
                 cost = min(cost, before[at - 2] + 1)
             row.append(cost)
         before = above

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +25,8 @@ class NodeOutcome(StrEnum):
     """What happens to a node now."""
 
     GOES = "goes"
-    WAITS = "waits"  # it could go, but not now
+    WAITS = "waits"  # it could go, but not now: time, or the end of something that is under way
+    STUCK = "stuck"  # it could go, but somebody has to act first
     LEAVING = "leaving"  # it goes already
     STAYS = "stays"
 
@@ -91,6 +93,13 @@ class NodeOutcomeView(View, frozen=True):
     why: tuple[str, ...]
 
 
+class NodeAnswer(NamedTuple):
+    """What `explain` says of a node that leaves, waits or is stuck."""
+
+    fate: NodeOutcome
+    why: str
+
+
 class RemovalView(View, frozen=True):
     """The result of draining one node now; `possible`: all its pods have a place."""
 
@@ -119,20 +128,20 @@ def plan_view(
     *,
     pools: Mapping[str, str],
     left: Sequence[BlockedNode],
-    leaving: Mapping[str, str],
+    answers: Mapping[str, NodeAnswer],
     validation_seconds: float,
     removals: Iterable[RemovalView] = (),
     problems: Sequence[Finding] = (),
 ) -> PlanView:
     """`pools`: of every node to show, by name. `left`: nodes with a reason to go that rules block.
 
-    `leaving`: nodes that go already, and what they wait for.
+    `answers`: what `explain` says of nodes that leave, wait or are stuck.
     """
     confirmed = validation_seconds if decision.validated_first else None
     return PlanView(
         at=board.at,
         commands=tuple(_command(board, command, confirmed) for command in decision.commands),
-        nodes=tuple(_fates(board, decision, pools, left, leaving)),
+        nodes=tuple(_fates(board, decision, pools, left, answers)),
         removals=tuple(removals),
         complete=decision.complete,
         problems=tuple(problems),
@@ -200,7 +209,7 @@ def _fates(
     decision: Decision,
     pools: Mapping[str, str],
     left: Sequence[BlockedNode],
-    leaving: Mapping[str, str],
+    answers: Mapping[str, NodeAnswer],
 ) -> Iterable[NodeOutcomeView]:
     going = {node: command for command in decision.commands for node in command.nodes}
     kept: dict[str, list[BlockedNode]] = defaultdict(list)
@@ -214,8 +223,8 @@ def _fates(
         reasons = [*wanted[name], *(each.verdict.reason for each in kept[name])]
         if name in going:
             fate, why = NodeOutcome.GOES, [f"{going[name].reason.value}: in command {going[name].id}"]
-        elif name in leaving:
-            fate, why = NodeOutcome.LEAVING, [leaving[name]]
+        elif name in answers:
+            fate, why = answers[name].fate, [answers[name].why]
         elif name in decision.standing or (wanted[name] and name not in decision.refused):
             fate, why = NodeOutcome.WAITS, [_waits(board, pool, wanted[name])]
         else:

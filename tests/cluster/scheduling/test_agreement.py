@@ -4,7 +4,6 @@ Of every pod the scheduler is asked for all nodes that its filters leave, not on
 and the two sets must be the same. docs/scheduling-agreement.md has the list of what is meant to be different.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -18,8 +17,9 @@ from tests.cluster.scheduling.comparing import Step, all_at_once, one_by_one, re
 from tests.cluster.scheduling.differences import Fitting
 from tests.cluster.scheduling.plane import PROFILES, SchedulingPlane
 from tests.cluster.scheduling.scenarios import ZONE, node, pod
-from tests.cluster.scheduling.simulated import SimulatedFilters, simulated_filters
+from tests.cluster.scheduling.simulated import simulated_filters
 from tests.cluster.scheduling.world import OWNERS, Manifest, Scenario, world
+from tests.harness.stage import real_time, stage
 from tests.scheduling import inspection
 
 replace = msgspec.structs.replace
@@ -30,16 +30,15 @@ PODS_IN_BATCH: Final = 25
 SEEDS_OF_PROFILES: Final = range(2000, 2030)
 PROFILE_NAMES: Final = [profile["schedulerName"] for profile in PROFILES]
 
+pytestmark = stage(real_time)
 
-def test_pods_that_come_one_by_one(plane: SchedulingPlane) -> None:
+
+async def test_pods_that_come_one_by_one(plane: SchedulingPlane) -> None:
     """One test, as what the scheduler says takes long to find out: the engine is right, and others would be caught."""
-
-    async def run() -> list[Step]:
-        async with world(plane) as made:
-            found = [await one_by_one(made, f"seed {seed}", scenarios.scenario(seed)) for seed in SEEDS]
-        return [step for each in found for step in each]
-
-    steps = asyncio.run(run())
+    steps: list[Step] = []
+    async with world(plane) as cluster:
+        for seed in SEEDS:
+            steps += await one_by_one(cluster, f"seed {seed}", scenarios.scenario(seed))
     told = tally(steps, inspection.fitting)
     print(f"\n{len(SEEDS)} scenarios, one by one: {told}")
     assert not told.unexplained
@@ -64,16 +63,12 @@ def _takes_one_of_theirs(step: Step) -> bool:
     return chosen <= step.theirs or all(reasons_of(step, inspection.fitting).values())
 
 
-def test_pods_that_come_all_at_once(plane: SchedulingPlane) -> None:
-    async def run() -> list[Step]:
-        async with world(plane) as made:
-            found = [
-                await all_at_once(made, f"seed {seed}", scenarios.scenario(seed, pods=PODS_IN_BATCH))
-                for seed in BATCHES
-            ]
-        return [step for each in found for step in each]
-
-    told = tally(asyncio.run(run()), inspection.fitting)
+async def test_pods_that_come_all_at_once(plane: SchedulingPlane) -> None:
+    steps: list[Step] = []
+    async with world(plane) as cluster:
+        for seed in BATCHES:
+            steps += await all_at_once(cluster, f"seed {seed}", scenarios.scenario(seed, pods=PODS_IN_BATCH))
+    told = tally(steps, inspection.fitting)
     print(f"\n{len(BATCHES)} scenarios, all at once: {told}")
     assert not told.unexplained
     assert told.bound > 50
@@ -81,7 +76,7 @@ def test_pods_that_come_all_at_once(plane: SchedulingPlane) -> None:
     assert told.excused_steps < told.steps / 5
 
 
-def test_pods_with_volumes_that_are_yet_to_be_made(plane: SchedulingPlane) -> None:
+async def test_pods_with_volumes_that_are_yet_to_be_made(plane: SchedulingPlane) -> None:
     """They can be where the class of their claim makes volumes."""
     in_zones = {"key": ZONE, "values": ["a", "b"]}
     topologies = {"some": [{"matchLabelExpressions": [in_zones]}], "all": None}
@@ -100,34 +95,24 @@ def test_pods_with_volumes_that_are_yet_to_be_made(plane: SchedulingPlane) -> No
         classes=classes,
         claims=tuple(_claim(name) for name in topologies),
     )
-
-    async def run() -> list[Step]:
-        steps = []
-        async with world(plane) as made, made.scenario(scenario):
-            for body in scenario.pods:
-                key = await made.come(body)
-                steps.append(Step(key[1], made.question(made.pods[key], ()), await made.found(key)))
-        return steps
-
-    found = asyncio.run(run())
-    assert [step.theirs for step in found] == [{"a", "b"}, {"a", "b", "c"}]
-    assert not tally(found, inspection.fitting).excused_steps
-    assert not tally(found, inspection.fitting).unexplained
+    steps = []
+    async with world(plane) as cluster, cluster.scenario(scenario):
+        for body in scenario.pods:
+            key = await cluster.come(body)
+            steps.append(Step(key[1], cluster.question(cluster.pods[key], ()), await cluster.found(key)))
+    assert [step.theirs for step in steps] == [{"a", "b"}, {"a", "b", "c"}]
+    assert not tally(steps, inspection.fitting).excused_steps
+    assert not tally(steps, inspection.fitting).unexplained
 
 
-def test_pods_of_several_profiles_with_default_constraints(plane: SchedulingPlane) -> None:
+async def test_pods_of_several_profiles_with_default_constraints(plane: SchedulingPlane) -> None:
     """The engine and the simulated scheduler; without the defaults, the comparison fails."""
-
-    async def run() -> tuple[list[Step], SimulatedFilters]:
-        found: list[Step] = []
-        async with world(plane) as made:
-            simulated = await simulated_filters(made)
-            for seed in SEEDS_OF_PROFILES:
-                of_profiles = scenarios.scenario_of_profiles(seed, PROFILE_NAMES, OWNERS)
-                found += await one_by_one(made, f"seed {seed}", of_profiles, simulated)
-        return found, simulated
-
-    steps, simulated = asyncio.run(run())
+    steps: list[Step] = []
+    async with world(plane) as cluster:
+        simulated = await simulated_filters(cluster)
+        for seed in SEEDS_OF_PROFILES:
+            of_profiles = scenarios.scenario_of_profiles(seed, PROFILE_NAMES, OWNERS)
+            steps += await one_by_one(cluster, f"seed {seed}", of_profiles, simulated)
     told = tally(steps, inspection.fitting)
     print(f"\n{len(SEEDS_OF_PROFILES)} scenarios of profiles: {told}")
     assert not told.unexplained

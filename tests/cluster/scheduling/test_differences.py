@@ -1,6 +1,5 @@
 """Is each difference from the kube-scheduler that docs/scheduling-agreement.md lists still there, and as it says?"""
 
-import asyncio
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from tests.cluster.scheduling.differences import DIFFERENCES
 from tests.cluster.scheduling.plane import SchedulingPlane, any_of_them
 from tests.cluster.scheduling.scenarios import HOST, PREFERRED, RACK, REQUIRED, ZONE, node, pod
 from tests.cluster.scheduling.world import HELD, Manifest, Scenario, World, volume, world
+from tests.harness.stage import real_time, stage
 from tests.scheduling import inspection
 
 DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "scheduling-agreement.md"
@@ -226,14 +226,12 @@ WITNESSES: Final = (
 )
 
 
-def test_the_two_differ_as_it_is_written(plane: SchedulingPlane) -> None:
+@stage(real_time)
+async def test_the_two_differ_as_it_is_written(plane: SchedulingPlane) -> None:
     plane.extender.choose = any_of_them
-
-    async def run() -> list[Witness]:
-        async with world(plane) as made:
-            return [await _seen(made, witness) for witness in WITNESSES]
-
-    assert asyncio.run(run()) == [*WITNESSES]
+    async with world(plane) as cluster:
+        seen = [await _seen(cluster, witness) for witness in WITNESSES]
+    assert seen == [*WITNESSES]
 
 
 async def _seen(made: World, witness: Witness) -> Witness:

@@ -9,7 +9,7 @@ Nodes are made for pods, and taken gracefully, if `provisioning` and `disrupting
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 from uuid import uuid4
@@ -22,10 +22,11 @@ from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.kube.client import connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
+from dovetail.providers.kwok.bundle import kwok_controllers
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.events import EventRecorder
-from dovetail.runtime.manager import Manager
+from dovetail.runtime.manager import Controller, Manager
 from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.runtime.tasks import root_cause
 from tests.cluster.access import Cluster as Server
@@ -40,6 +41,7 @@ class Program:
 
     cluster: WatchedCluster
     metrics: Metrics
+    controllers: Sequence[Controller]
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class Program:
         self.cluster = WatchedCluster(api, clock, provider.node_classes, timings=self._reflecting)
         self.metrics = Metrics(CollectorRegistry())
         self._stopping = asyncio.Event()
-        controllers = all_controllers(
+        self.controllers = controllers = all_controllers(
             self.cluster,
             provider,
             self.metrics,
@@ -78,6 +80,7 @@ class Program:
             FeatureGates(),
             provisioning=self._provisioning,
             disrupting=self._disrupting,
+            of_provider=kwok_controllers(provider, self.cluster),
         )
         manager = Manager(
             api,

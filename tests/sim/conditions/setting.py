@@ -20,7 +20,7 @@ from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.nodeclaim.consolidatable import PodEvents
 from dovetail.controllers.nodeclaim.drift import DriftDetection
-from dovetail.model.instance_types import InstanceType
+from dovetail.model.instance_types import InstanceType, TypeCatalogue
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, PODS, CloudError, KubeApi, Patch, Resource
@@ -70,11 +70,11 @@ class Provider(KwokProvider):
         super().__init__(api)
         self._vendor = vendor
 
-    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:  # noqa: ARG002
+    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:  # noqa: ARG002
         self._vendor.calls["instance_types"] += 1
         if self._vendor.error is not None:
             raise self._vendor.error
-        return self._vendor.types
+        return TypeCatalogue(self._vendor.calls["instance_types"], self._vendor.types)
 
     async def drift_reason(self, claim: objects.NodeClaim) -> str:
         self._vendor.calls["drift_reason"] += 1

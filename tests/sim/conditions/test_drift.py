@@ -15,7 +15,7 @@ from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import START
 from tests.harness.claims import launched, node_class, node_pool
 from tests.harness.running import Program
-from tests.harness.stage import stage
+from tests.harness.stage import PARAMETER, stage
 from tests.sim.conditions.setting import MACHINE, Setting, play
 
 pytestmark = stage(play)
@@ -95,35 +95,46 @@ async def test_behaviour_drifts_nobody(setting: Setting) -> None:
     )
 
 
-def test_a_new_version_of_the_hash_drifts_nobody_and_takes_nothing_back() -> None:
-    async def scenario(setting: Setting) -> None:
-        """An older program has hashed otherwise: c1 is as its pool, c2 was drifted."""
-        old = {names.NODEPOOL_HASH_VERSION: "v2", names.NODEPOOL_HASH: "11"}
-        await setting.begin(node_pool(), "c1", "c2")
-        await setting.program.kill()
-        await setting.edit(NODEPOOLS, "default", {"metadata": {"annotations": old}})
-        await setting.edit(NODECLAIMS, "c1", {"metadata": {"annotations": old}})
-        await setting.edit(NODECLAIMS, "c2", {"metadata": {"annotations": {**old, names.NODEPOOL_HASH: "12"}}})
-        # Without the hash controller nothing is brought over, and all are compared.
-        controllers.clear()
-        await setting.program.start()
-        await setting.sim.run_for("1s")
-        assert (setting.drifted("c1"), setting.drifted("c2")) == ("", NODEPOOL_DRIFTED)
-        since = setting.condition("Drifted", "c2")["lastTransitionTime"]
-        await setting.program.kill()
-        seen = len(setting.history)
-        controllers.append(hashing)
-        await setting.program.start()
-        await setting.sim.run_for("10m")
-        pool = setting.sim.object(NODEPOOLS, "default") or {}
-        assert pool["metadata"]["annotations"][names.NODEPOOL_HASH_VERSION] == names.HASH_VERSION
-        assert (setting.drifted("c1"), setting.drifted("c2")) == ("", NODEPOOL_DRIFTED)
-        assert setting.condition("Drifted", "c2")["lastTransitionTime"] == since
-        of_c2 = [status for _, name, status in setting.history[seen:] if name == "c2"]
-        assert all(any(entry["type"] == "Drifted" for entry in status["conditions"]) for status in of_c2)
+class Hashing:
+    """The hash controller, which the test switches off and on between two starts of the program."""
 
-    controllers = [hashing]
-    play(scenario, more=lambda program: [each for made in controllers for each in made(program)])
+    on = True
+
+    def __call__(self, program: Program) -> list[NodePoolHash]:
+        return hashing(program) if self.on else []
+
+
+@pytest.fixture
+def more() -> Hashing:
+    return Hashing()
+
+
+@stage(more=PARAMETER)
+async def test_a_new_version_of_the_hash_drifts_nobody_and_takes_nothing_back(setting: Setting, more: Hashing) -> None:
+    """An older program has hashed otherwise: c1 is as its pool, c2 was drifted."""
+    old = {names.NODEPOOL_HASH_VERSION: "v2", names.NODEPOOL_HASH: "11"}
+    await setting.begin(node_pool(), "c1", "c2")
+    await setting.program.kill()
+    await setting.edit(NODEPOOLS, "default", {"metadata": {"annotations": old}})
+    await setting.edit(NODECLAIMS, "c1", {"metadata": {"annotations": old}})
+    await setting.edit(NODECLAIMS, "c2", {"metadata": {"annotations": {**old, names.NODEPOOL_HASH: "12"}}})
+    # Without the hash controller nothing is brought over, and all are compared.
+    more.on = False
+    await setting.program.start()
+    await setting.sim.run_for("1s")
+    assert (setting.drifted("c1"), setting.drifted("c2")) == ("", NODEPOOL_DRIFTED)
+    since = setting.condition("Drifted", "c2")["lastTransitionTime"]
+    await setting.program.kill()
+    seen = len(setting.history)
+    more.on = True
+    await setting.program.start()
+    await setting.sim.run_for("10m")
+    pool = setting.sim.object(NODEPOOLS, "default") or {}
+    assert pool["metadata"]["annotations"][names.NODEPOOL_HASH_VERSION] == names.HASH_VERSION
+    assert (setting.drifted("c1"), setting.drifted("c2")) == ("", NODEPOOL_DRIFTED)
+    assert setting.condition("Drifted", "c2")["lastTransitionTime"] == since
+    of_c2 = [status for _, name, status in setting.history[seen:] if name == "c2"]
+    assert all(any(entry["type"] == "Drifted" for entry in status["conditions"]) for status in of_c2)
 
 
 # -- the requirements --------------------------------------------------------------------------------------------------

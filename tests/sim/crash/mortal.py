@@ -5,7 +5,6 @@ count: they are told once, and losing one loses nothing else.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from dovetail.api import names, objects
 from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
-from dovetail.model.instance_types import InstanceType
+from dovetail.model.instance_types import TypeCatalogue
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.planning.timings import Timings
@@ -35,6 +34,7 @@ from dovetail.runtime.read_through import ReadThroughApi
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud.machines import SimCloud
 from tests.harness.running import under_checkers
+from tests.harness.soak import SOAK
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,12 +52,12 @@ class CrashPoint(msgspec.Struct, frozen=True):
 
 
 def crash_points(writes: int) -> list[CrashPoint]:
-    """Before and after each write in long campaigns; otherwise every fifth of these points, before and after in turn.
+    """Before and after each write in long campaigns; otherwise every ninth of these points, before and after in turn.
 
     Most points are alike: a crash before a write leaves what a crash after the previous one leaves.
     """
     points = [CrashPoint(write, after) for write in range(1, writes + 1) for after in (False, True)]
-    return points if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else points[::5]
+    return points if SOAK else points[::9]
 
 
 class Life:
@@ -126,7 +126,7 @@ class MortalCloud(CloudProvider):
     async def list(self) -> Sequence[Instance]:
         return await self._cloud.list()
 
-    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:
+    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:
         return await self._cloud.instance_types(pool)
 
     async def drift_reason(self, claim: objects.NodeClaim) -> str:

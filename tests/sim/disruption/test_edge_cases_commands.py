@@ -9,6 +9,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import ConditionType, EventReason
+from dovetail.model.instance_types import TypeCatalogue
 from dovetail.ports import NODECLAIMS, PODS, Patch, Resource
 from dovetail.rules.states import NodeState
 from dovetail.sim.cloud.machines import Launch
@@ -237,7 +238,8 @@ async def test_another_list_of_types_calls_a_consolidation_off(setting: Setting)
     usual = setting.cloud.instance_types
 
     async def fewer(asked: Any) -> Any:
-        return [each for each in await usual(asked) if each.name != "s-2x-amd64-linux"]
+        types = (await usual(asked)).types
+        return TypeCatalogue(1, [each for each in types if each.name != "s-2x-amd64-linux"])
 
     setting.cloud.instance_types = fewer  # type: ignore[assignment, method-assign]
     await edit_pool(setting, budgets=[{"nodes": "99%"}])  # it is asked for its types anew

@@ -1,5 +1,6 @@
 """Four pods that fit on two nodes of 4 cpus in one way only. Consolidation must not try again and again."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from dovetail.sim.actors.wire import SHUTDOWN
 from tests.harness import manifests
 from tests.harness.disruption import disrupted, play, pool
 from tests.harness.provisioning import Setting
+from tests.harness.soak import SOAK
 from tests.harness.stage import stage
 
 pytestmark = stage(play)
@@ -15,9 +17,10 @@ pytestmark = stage(play)
 SIZES = ("900m", "1800m", "1800m", "2800m")
 
 
-@pytest.mark.parametrize("seconds", [1, 60, 1200])
-@pytest.mark.parametrize("together", [True, False])
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+@pytest.mark.parametrize(
+    ("kind", "together", "seconds"),
+    list(product(("Deployment", "StatefulSet"), (True, False), (1, 60, 1200)))[:: 1 if SOAK else 4],
+)
 async def test_at_most_two_nodes_end_in_a_day(setting: Setting, kind: str, together: bool, seconds: int) -> None:
     """Pods that come one by one stand on more nodes at first."""
     await setting.begin(pool())

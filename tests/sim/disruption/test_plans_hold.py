@@ -3,15 +3,15 @@
 `HYPOTHESIS_PROFILE=soak` plays 2,000 clusters for a day each.
 """
 
-import os
 from datetime import timedelta
 from typing import Final
 
 import pytest
 
 from bench.plans import PlanFigures, play
+from tests.harness.soak import SOAK
 
-BATCHES, CLUSTERS, HOURS = (10, 200, 24) if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else (1, 3, 6)
+BATCHES, CLUSTERS, HOURS = (10, 200, 24) if SOAK else (1, 2, 6)
 REST_MINUTES: Final = 30
 FOLLOWED_AT_MOST: Final = 0.02
 

@@ -1,6 +1,5 @@
 """A long day of everything at once: twice the same, in any order of events to a good end, and then nothing."""
 
-import os
 from collections.abc import Sequence
 from random import Random
 
@@ -32,6 +31,7 @@ from tests.harness.disruption import (
     writes,
 )
 from tests.harness.provisioning import Setting
+from tests.harness.soak import SOAK
 from tests.harness.stage import PARAMETER, stage
 
 pytestmark = stage(play)
@@ -142,7 +142,7 @@ def test_the_same_day_twice_is_the_same_to_the_last_write() -> None:
     assert half_a_day() == first
 
 
-@pytest.mark.parametrize("seed", range(1, 21) if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else [1])
+@pytest.mark.parametrize("seed", range(1, 21) if SOAK else [1])
 @stage(seed=PARAMETER, shuffle=True)
 async def test_in_whatever_order_things_happen_it_ends_well(setting: Setting, seed: int) -> None:
     cost_at_first = await begin(setting)

@@ -78,10 +78,11 @@ async def test_people_are_told(setting: Setting) -> None:
     (new,) = setting.replacements()
     name = new["metadata"]["name"]
     assert setting.notes(EventReason.DISRUPTION_LAUNCHING, name) == ["Launching NodeClaim: Drifted"]
-    assert len(setting.notes(EventReason.DISRUPTION_WAITING_READINESS, name)) == 1
+    (waiting,) = setting.notes(EventReason.DISRUPTION_WAITING_READINESS, name)
+    assert waiting == "Replacement for a: waiting until it is ready"
     for about in ("a", node):
         (note,) = setting.notes(EventReason.DISRUPTION_TERMINATING, about)
-        assert "Drifted, 1 replacement is there" in note
+        assert note == f"Draining: Drifted; replacement {name} is ready"
     created = setting.metrics.nodeclaims_created
     assert counted(created, reason="drifted", nodepool="default") == 1
     gone = {"reason": "drifted", "nodepool": "default", "consolidation_policy": "", "termination_mode": "graceful"}

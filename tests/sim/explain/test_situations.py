@@ -1,24 +1,22 @@
 """Why does this node not go? `explain node/X` names the cause in its first sentence, and so do events, metrics and the
 dashboard."""
 
-import re
+from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from dovetail.api.names import EventReason
-from dovetail.controllers.disruption.engine import DisruptionController
-from dovetail.controllers.metrics.cluster import ClusterMetrics
+from dovetail.cli.common.output import Times
+from dovetail.cli.top.keys import ViewState
+from dovetail.cli.top.nodes import NodeTable
+from dovetail.cli.top.rows import figures
 from dovetail.ports import NODEPOOLS, PODS, Patch
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.views.board.rows import NodeRow
-from dovetail.web.sources import ControllerSource
-from dovetail.web.stream import Stream
-from tests.harness import manifests
+from tests.harness import manifests, screens
 from tests.harness.disruption import drift, hold, node_of, others, play, pool, stand
 from tests.harness.dumps import asked
-from tests.harness.metrics_text import exposition
 from tests.harness.provisioning import Setting
 from tests.harness.stage import stage
 
@@ -29,28 +27,16 @@ KEPT: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
 LIMITED = {"limits": {"cpu": "4"}}
 
 
-def engine_of(setting: Setting) -> DisruptionController:
-    (found,) = (each for each in setting.program.controllers if isinstance(each, DisruptionController))
-    return found
-
-
 def blockers(setting: Setting) -> set[str]:
     """The blockers in `dovetail_nodes_blocked`."""
-    registry, engine = CollectorRegistry(), engine_of(setting)
-    cluster = setting.program.cluster
-    registry.register(
-        ClusterMetrics(cluster, setting.sim.clock, leads=lambda: True, not_replaced=lambda: engine.not_replaced)
-    )
-    lines = exposition(registry).decode().splitlines()
-    return set(re.findall(r'^dovetail_nodes_blocked{.*blocker="([^"]*)"', "\n".join(lines), re.MULTILINE))
+    engine = screens.engine_of(setting.program.controllers)
+    return screens.pool_metrics(setting.program.cluster, setting.sim.clock, engine)[0]
 
 
 async def row_of(setting: Setting, node: str) -> NodeRow:
     """The node on the dashboard of the controller."""
-    stream = Stream(ControllerSource(setting.program.cluster, engine_of(setting), title="test"), InlineCompute(0))
-    await stream.refresh()
-    (row,) = (each for each in stream.board.rows if each.name == node)
-    return row
+    engine = screens.engine_of(setting.program.controllers)
+    return await screens.row_of(setting.program.cluster, engine, InlineCompute(0), node)
 
 
 def says(setting: Setting, node: str, *words: str) -> None:
@@ -58,6 +44,11 @@ def says(setting: Setting, node: str, *words: str) -> None:
     found = asked(setting, "explain", f"node/{node}")
     assert all(word in found.answer for word in (node, *words)), found.answer
     assert found.code == 1
+
+
+def row_in(lines: Sequence[str], first: str) -> list[str]:
+    """The words of the row of a table."""
+    return next(words for words in map(str.split, lines) if len(words) > 1 and words[0] == first)
 
 
 async def test_a_pdb_that_can_never_allow_it(setting: Setting) -> None:
@@ -94,7 +85,12 @@ async def test_a_budget_of_zero(setting: Setting) -> None:
     says(setting, node, "→ correct spec.disruption.budgets: kubectl edit nodepool default")
     assert blockers(setting) == {"budget"}
     assert "allows 0 nodes for Drifted" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
-    assert (await row_of(setting, node)).stuck is not None
+    # No screen calls it free.
+    assert row_in(asked(setting, "explain", "-q").lines, node)[-3] == "stuck"
+    row, now = await row_of(setting, node), setting.now()
+    totals = figures([row], int(now.timestamp()))
+    assert (totals.free, totals.stuck, totals.waiting) == (0, 1, 0)
+    assert " stuck " in NodeTable([row], ViewState(), Times(now, UTC), None).line(row, selected=False).plain
 
 
 async def test_a_misspelt_schedule_of_a_budget(setting: Setting) -> None:

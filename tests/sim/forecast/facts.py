@@ -9,11 +9,11 @@ import msgspec
 
 from dovetail.api.documents import read_documents
 from dovetail.api.names import ConditionType
-from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Resource
 from dovetail.rules.verdict import Rule
 from dovetail.sim.server.store import Change
+from dovetail.state.intake import take_in
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, NodeView, explain
 from dovetail.views.forecast.assembly import Forecast

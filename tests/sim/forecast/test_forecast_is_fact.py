@@ -1,6 +1,5 @@
 """What is foretold happens: random clusters, a forecast of each, and then the controller runs on."""
 
-import os
 from datetime import timedelta
 from random import Random
 
@@ -11,11 +10,12 @@ from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Certainty, ForecastEventType
 from tests.harness.disruption import play
 from tests.harness.provisioning import Setting
+from tests.harness.soak import SOAK
 from tests.sim.forecast.clusters import build
 from tests.sim.forecast.facts import Tally, compare, dump
 
-SCENARIOS = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 50
-AT_ONCE = 50  # in one test, so that they can be shared out
+AT_ONCE = 50 if SOAK else 25  # in one test, so that they can be shared out
+SCENARIOS = 1000 if SOAK else AT_ONCE
 SPAN = timedelta(hours=2)
 
 

@@ -7,7 +7,6 @@ differ in labels, annotations, requests and rules, as the pods of Jobs do.
 import asyncio
 import gc
 import logging
-import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from dovetail.model.records import _SharedMapping
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import PODS, Create, Delete, Patch
+from dovetail.providers.kwok.bundle import kwok_controllers
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.compute import space_collections
 from dovetail.runtime.events import EventRecorder
@@ -40,13 +40,13 @@ from tests.harness.claims import Manifest, condition, node_class
 from tests.harness.metrics_text import exposition
 from tests.harness.placing import UNSCHEDULABLE, a_claim, a_node, a_pod
 from tests.harness.provisioning import pool_of_four
+from tests.harness.soak import SOAK
 
 START: Final = at("2026-03-01T00:00:00Z")
 NODES: Final = 10
 SLICE: Final = 500
 SLICE_SECONDS: Final = 120.0  # half while the pods are there, half while they are gone
 BOUND: Final = 9  # of ten pods; the others wait for a node that no pool can make
-SOAKS: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 
 
 class Scene:
@@ -67,6 +67,7 @@ class Scene:
             FeatureGates(),
             provisioning=ProvisioningOptions(compute=InlineCompute()),
             disrupting=DisruptionOptions(),
+            of_provider=kwok_controllers(provider, self.cluster),
         )
         self.recorder = EventRecorder(self._server, clock, instance="test")
         self.manager = Manager(
@@ -192,7 +193,7 @@ def test_labels_and_annotations_of_pods_that_are_gone_are_not_kept() -> None:
     assert max(found) < 6 * SLICE, found  # the pods had twelve times as many
 
 
-@pytest.mark.skipif(not SOAKS, reason="takes some ten minutes: `make soak` runs it")
+@pytest.mark.skipif(not SOAK, reason="takes some ten minutes: `make soak` runs it")
 def test_memory_stays_the_same_over_200_000_pods(record_property: Callable[[str, object], None]) -> None:
     found: dict[int, float] = {}
 

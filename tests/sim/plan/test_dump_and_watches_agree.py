@@ -14,7 +14,7 @@ from dovetail.api import names, objects
 from dovetail.api.documents import Document, read_documents
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.model.instance_types import InstanceType
+from dovetail.model.instance_types import TypeCatalogue
 from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.board import DisruptionBoard
 from dovetail.planning.disruption.methods import decide_pass
@@ -41,8 +41,8 @@ def watched(scenario: Scenario) -> tuple[DisruptionAssessment, DisruptionBoard]:
     prepared = prepare(scenario)
 
     class Machines(KwokProvider):
-        async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:  # noqa: ARG002
-            return prepared.machines.types
+        async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:  # noqa: ARG002
+            return TypeCatalogue(0, prepared.machines.types)
 
     async def main(clock: VirtualClock) -> tuple[DisruptionAssessment, DisruptionBoard]:
         server = ApiServer(clock, collect_garbage=False)

@@ -55,7 +55,7 @@ def planned(dumped: bytes, at: Any) -> tuple[PlanView, tuple[Command, ...]]:
         decision,
         pools=still.pools,
         left=still.assessment.left,
-        leaving={},
+        answers={},
         validation_seconds=15,
         problems=still.problems,
     )

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.model.instance_types import InstanceType
+from dovetail.model.instance_types import InstanceType, TypeCatalogue
 from dovetail.ports import CloudError
 from tests.harness import manifests
 from tests.harness.claims import Manifest, node_pool
@@ -138,7 +138,7 @@ async def test_a_provider_that_has_nothing_to_offer_or_does_not_answer(setting: 
         answer = answers.pop(0) if answers else await usual(pool)
         if isinstance(answer, CloudError):
             raise answer
-        return answer
+        return TypeCatalogue(0, answer) if isinstance(answer, list) else answer
 
     setting.cloud.instance_types = instance_types  # type: ignore[method-assign]
     await setting.sim.apply(manifests.pod("a"))

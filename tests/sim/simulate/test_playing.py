@@ -340,6 +340,16 @@ def test_a_hash_that_is_not_ours_drifts_nobody() -> None:
     assert "HashDiffers" in {each.rule for each in report.problems}
 
 
+def test_a_node_that_has_drifted_for_a_reason_of_its_provider_is_replaced() -> None:
+    objects = dump()
+    made = objects[1]["metadata"]["creationTimestamp"]
+    drifted = {"type": "Drifted", "status": "True", "reason": "AMIDrift", "message": "", "lastTransitionTime": made}
+    objects[1]["status"]["conditions"] = [*objects[1]["status"]["conditions"], drifted]
+    report = play_dump(objects, span="2h")
+    assert (report.nodes.launched, report.nodes.terminated) == (1, {"Drifted": 1})
+    assert not report.violations
+
+
 def test_a_deployment_of_a_dump_is_not_rolled_over() -> None:
     """The hashes of a real cluster's ReplicaSets are not those that the simulated controllers give."""
     objects = dump()

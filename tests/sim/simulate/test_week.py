@@ -3,7 +3,6 @@
 `HYPOTHESIS_PROFILE=soak` plays all seven days.
 """
 
-import os
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 
@@ -14,8 +13,9 @@ from dovetail.planning.disruption.commands import Command
 from dovetail.rules.nodes import CONSOLIDATION
 from dovetail.sim.scenarios.player import Play
 from dovetail.sim.scenarios.reading import read_scenario
+from tests.harness.soak import SOAK
 
-DAYS = 7 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 2
+DAYS = 7 if SOAK else 2
 WEEK = files("dovetail.sim.scenarios").joinpath("week.yaml").read_bytes()
 
 

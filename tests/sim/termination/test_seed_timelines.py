@@ -157,7 +157,7 @@ async def test_4_hours_for_the_pod_and_72_for_the_node(setting: Setting) -> None
 
 async def test_after_4_hours_a_budget_still_counts(setting: Setting) -> None:
     """Seed 000: the protection is looked at before PDBs, and does not circumvent them."""
-    node = await setting.launch(terminationGracePeriod="72h")
+    node = await setting.launch(terminationGracePeriod="12h")
     created_at = setting.now()
     await setting.bind(node, manifests.pod("web", annotations={names.DO_NOT_DISRUPT: "4h"}))
     await setting.sim.apply(manifests.pdb("web", minAvailable=1))
@@ -166,10 +166,10 @@ async def test_after_4_hours_a_budget_still_counts(setting: Setting) -> None:
     await setting.delete_claim()
     await setting.run_until(created_at + 4 * HOUR - MOMENT)
     assert setting.tried_to_evict() == []
-    await setting.run_until(deleted_at + 72 * HOUR - GRACE - MOMENT)
+    await setting.run_until(deleted_at + 12 * HOUR - GRACE - MOMENT)
     assert setting.runs("web")
-    await setting.run_past(deleted_at + 72 * HOUR - GRACE)
-    assert_forced(setting, "web", deleted_at + 72 * HOUR, own=30, granted=30)
+    await setting.run_past(deleted_at + 12 * HOUR - GRACE)
+    assert_forced(setting, "web", deleted_at + 12 * HOUR, own=30, granted=30)
 
 
 # -- seed 002: no time at all, and less than a pod needs ---------------------------------------------------------------

@@ -26,6 +26,7 @@ from dovetail.observe.logs import JsonLines
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, Patch, Resource
+from dovetail.providers.kwok.bundle import kwok_controllers
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
@@ -118,14 +119,16 @@ def decision() -> Shown:
     made: list[DisruptionController] = []
 
     def controllers_of(program: Program) -> list[Controller]:
+        provider = KwokProvider(program.api, seed=0)
         controllers = all_controllers(
             program.cluster,
-            KwokProvider(program.api, seed=0),
+            provider,
             Metrics(CollectorRegistry()),
             Timings(),
             FeatureGates(),
             provisioning=ProvisioningOptions(compute=InlineCompute()),
             disrupting=DisruptionOptions(),
+            of_provider=kwok_controllers(provider, program.cluster),
         )
         made.extend(each for each in controllers if isinstance(each, DisruptionController))
         return list(controllers)

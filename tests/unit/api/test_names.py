@@ -119,10 +119,10 @@ EVENTS = """
     AwaitingVolumeDetachment BudgetReadingDiffers BudgetWithoutEffect ConsolidationBackoff ConsolidationCandidate
     ConsolidationFinished ConsolidationRejected Disrupted DisruptionBlocked DisruptionLaunching DisruptionRolledBack
     DisruptionTerminating DisruptionWaitingReadiness DoNotDisruptGracePeriodElapsed DoNotDisruptUntil Evicted
-    FailedConsistencyCheck FailedDraining FailedScheduling FailedTermination InsufficientCapacityError InvalidBudget
-    InvalidDisruptionCommand InvalidDisruptionSchedule InvalidDoNotDisrupt NoCompatibleInstanceTypes NodeClassNotReady
-    NodeLost NodeRepairBlocked Nominated ReplacementFailed TerminationGracePeriodExpiring Unconsolidatable
-    UnregisteredTaintMissing
+    FailedConsistencyCheck FailedDraining FailedScheduling FailedTermination Held InsufficientCapacityError
+    InvalidBudget InvalidDisruptionCommand InvalidDisruptionSchedule InvalidDoNotDisrupt InvalidMark
+    NoCompatibleInstanceTypes NodeClassNotReady NodeLost NodeRepairBlocked Nominated Released ReplacementFailed
+    StampUndone Stamped TakenWhileBlocked TerminationGracePeriodExpiring Unconsolidatable UnregisteredTaintMissing
 """
 
 

@@ -1,7 +1,6 @@
 """Runs the program in this process, as its entry point would."""
 
 import io
-import logging
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from dovetail.cli.main import main
+from tests.harness.logs import logging_restored
 
 
 class Outcome(NamedTuple):
@@ -33,12 +33,7 @@ class Program:
 
     def __call__(self, *arguments: str, stdin: bytes = b"") -> Outcome:
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-        log = logging.getLogger("dovetail")
-        propagate, handlers = (
-            log.propagate,
-            list(log.handlers),
-        )  # some commands silence it, which would outlive them here
-        with self._monkeypatch.context() as patch:
+        with logging_restored(), self._monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["dovetail", *arguments])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
             patch.setattr(sys, "stdout", out)
@@ -48,8 +43,6 @@ class Program:
                 code = 0
             except SystemExit as exit_:
                 code = int(exit_.code or 0)
-            finally:
-                log.propagate, log.handlers[:] = propagate, handlers
         return Outcome(code, _text(out), _text(err))
 
     def file(self, text: str | bytes, name: str = "input.yaml") -> str:

@@ -31,7 +31,7 @@ class Terminal:
             stderr=self._theirs,
             env=environment | {"TERM": "xterm-256color"},
             start_new_session=True,
-            preexec_fn=_heed_interrupts,  # noqa: PLW1509  (no thread has been started yet)
+            preexec_fn=heed_interrupts,  # noqa: PLW1509  (no thread has been started yet)
         )
         self.seen = ""
         self._looked = 0  # up to here
@@ -83,8 +83,8 @@ class Terminal:
         os.close(self._theirs)
 
 
-def _heed_interrupts() -> None:
-    """What is started in the background by a shell ignores Ctrl-C, and so does all that it starts."""
+def heed_interrupts() -> None:
+    """Undo what a shell does to background jobs: they ignore Ctrl-C, and so does all that they start."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -21,6 +21,7 @@ def completed(*words: str) -> list[tuple[str, str]]:
         ("explain", "-f", "exa"),
         ("explain", "--kubeconfig", "exa"),
         ("plan", "--instance-types", "exa"),
+        ("plan", "--scheduler-config", "exa"),
         ("lint", "exa"),
         ("simulate", "exa"),
         ("record", "-o", "exa"),
@@ -66,3 +67,23 @@ def test_names_in_files_that_cannot_be_read_are_not_completed(capfd: pytest.Capt
 def test_names_in_a_cluster_that_cannot_be_reached_are_not_completed(dovetail: Program) -> None:
     assert dovetail("--version").code == 0
     assert completed("explain", "--kubeconfig", str(dovetail.folder / "none"), "node/") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("plan", "-f", CLUSTER, "--remove", "batch-9"), "batch-9dwlm"),
+        (("plan", "-f", CLUSTER, "--nodepool", "g"), "general"),
+        (("forecast", "-f", CLUSTER, "--nodepool", "g"), "general"),
+        (("explain", "-f", CLUSTER, "-n", "sho"), "shop"),
+        (("explain", "depl"), "deployment/"),
+    ],
+)
+def test_options_complete_names(words: tuple[str, ...], name: str) -> None:
+    assert completed(*words) == [("plain", name)]
+
+
+def test_workloads_are_completed_where_they_can_be_named(dovetail: Program) -> None:
+    file = dovetail.file("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\n", "web.yaml")
+    assert completed("explain", "-f", file, "deployment/") == [("plain", "deployment/shop/web")]
+    assert completed("forecast", "-f", file, "deployment/") == []

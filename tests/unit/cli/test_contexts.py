@@ -50,3 +50,9 @@ def test_a_pod_reads_its_own_cluster(dovetail: Program, monkeypatch: pytest.Monk
     assert dovetail.folder.exists()
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     assert cluster_title(ClusterSource(())) == "the cluster of this pod"
+
+
+def test_a_context_that_is_not_there_names_those_that_are(dovetail: Program, kubeconfig: str) -> None:
+    outcome = dovetail("explain", "--kubeconfig", kubeconfig, "--context", "nope")
+    assert outcome.code == 2
+    assert outcome.err.endswith(f"there is no context 'nope'; there is {', '.join(sorted(CONTEXTS))}\n")

@@ -1,6 +1,7 @@
 """`dovetail explain`: the contract of the command line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -400,10 +401,41 @@ def test_a_namespace_leaves_out_the_pods_of_others(dovetail: Program) -> None:
     shop = json.loads(dovetail("explain", "-f", CLUSTER, "--at", AT, "-o", "json", "-n", "shop").out)
     assert shop["pods"] == [pod for pod in everything["pods"] if pod["namespace"] == "shop"]
     assert shop["pods"]
-    assert (shop["nodes"], shop["nodepools"]) == (everything["nodes"], everything["nodepools"])
-    left_out = [problem["object"] for problem in everything["problems"] if problem not in shop["problems"]]
-    assert left_out
-    assert all(name.startswith("Pod/") and not name.startswith("Pod/shop/") for name in left_out)
+    on = {pod["node"] for pod in shop["pods"]}
+    assert shop["nodes"] == [node for node in everything["nodes"] if node["name"] in on]
+    assert {pool["name"] for pool in shop["nodepools"]} == {node["nodepool"] for node in shop["nodes"]}
+    left_out = {problem["object"] for problem in everything["problems"] if problem not in shop["problems"]}
+    assert "NodeClaim/services-6bqnc" in left_out  # none of its pods is in the namespace
+    assert not any(name.startswith("Pod/shop/") for name in left_out)
+    assert {problem["object"].partition("/")[0] for problem in shop["problems"]} <= {"Pod", "Node", "NodePool"}
+
+
+def test_rules_that_are_not_checked_or_misread_have_their_own_sign(dovetail: Program) -> None:
+    options = ("-f", CLUSTER, "--at", AT)
+    pod = dovetail("explain", *options, "search-7f6b5d9c48-m3kqv").out
+    assert "  ! disruption-schedule: hours '22-6' cross midnight" in pod
+    node = dovetail("explain", *options, "-v", "node/general-4xk9d").out
+    assert "    – node-do-not-disrupt, initialized, nodepool, budget: not checked: expireAfter ignores it" in node
+    data = json.loads(dovetail("explain", *options, "node/general-4xk9d", "-o", "json").out)
+    (expired,) = (each for each in data["nodes"][0]["reasons"] if each["reason"] == "Expired")
+    remarks = {each["rule"]: each.get("remark") for each in expired["verdicts"]}
+    assert remarks == {
+        "node-do-not-disrupt": "unchecked",
+        "initialized": "unchecked",
+        "deleting": None,
+        "nodepool": "unchecked",
+        "pods": None,
+        "budget": "unchecked",
+    }
+
+
+def test_the_distance_stands_behind_the_instant_that_changes_the_answer(dovetail: Program) -> None:
+    """A drain honours the window, which comes before its deadline; the notebook has none, so the deadline counts."""
+    lines = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, "node/batch-9dwlm").out.splitlines()
+    (window,) = (line for line in lines if "feature-backfill-9wz4r  ✗" in line)
+    assert re.findall(r"(\S+) \((in \S+)\)", window) == [("2026-03-08T00:00:00Z", "in 31h40m")]
+    (notebook,) = (line for line in lines if "notebook-anna-0  ✗" in line)
+    assert re.findall(r"(\S+) \((in \S+)\)", notebook) == [("2026-03-09T08:00:00Z", "in 2d15h")]
 
 
 @pytest.mark.parametrize("command", ["explain", "lint"])

@@ -14,11 +14,11 @@ from dovetail.cli.common.output import Times
 from dovetail.cli.text.forecast import forecast_lines
 from dovetail.cli.text.forecast_bars import LEGEND, TimeScale
 from dovetail.model.refs import Ref
-from dovetail.model.snapshot import take_snapshot
 from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Certainty, Forecast, ForecastEvent, ForecastEventType, NodeSpan, SpanKind
 from tests.harness.builders import claim, node, pod, pool
+from tests.harness.snapshots import take_snapshot
 from tests.unit.cli.running import Program
 
 CLUSTER = str(Path(__file__).parents[3] / "examples" / "cluster.yaml")

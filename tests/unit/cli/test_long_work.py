@@ -11,6 +11,7 @@ import pytest
 
 from dovetail.cli.common import output
 from tests.unit.cli.running import Program
+from tests.unit.cli.terminals import heed_interrupts
 
 
 class Log:
@@ -53,7 +54,13 @@ def test_ctrl_c_while_a_file_is_read_is_one_line(dovetail: Program, command: str
     pipe = dovetail.folder / "pipe.yaml"
     os.mkfifo(pipe)
     arguments = [sys.executable, "-m", "dovetail", command, "-f", str(pipe)]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,  # noqa: PLW1509  (no thread has been started yet)
+    )
     with process, Path(pipe).open("wb"):  # which waits until the program reads
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -139,3 +139,16 @@ def test_who_is_not_there_is_named(dovetail: Program, arguments: tuple[str, ...]
     outcome = dovetail("plan", "-f", CLUSTER, "--at", AT, *arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert says in outcome.err
+
+
+def test_plan_and_explain_agree_about_nodes_that_leave_wait_or_are_stuck(dovetail: Program) -> None:
+    options = ("-f", CLUSTER, "--at", AT, "-o", "json")
+    plan, explained = (json.loads(dovetail(command, *options).out) for command in ("plan", "explain"))
+    fates = {node["name"]: node["fate"] for node in plan["nodes"]}
+    expected = {}
+    for node in explained["nodes"]:
+        standing, is_leaving = node["answer"]["standing"], node["state"] in ("S3", "S4", "S5", "S6")
+        if standing in ("waiting", "stuck"):
+            expected[node["name"]] = "stuck" if standing == "stuck" else "leaving" if is_leaving else "waits"
+    assert {name: fates[name] for name in expected} == expected
+    assert set(expected.values()) == {"stuck", "leaving", "waits"}

@@ -190,3 +190,8 @@ def test_a_dump_of_all_namespaces_says_nothing_of_missing_pods(dovetail: Program
     dump = str(dovetail.folder / "dump.json")
     assert "which may block" not in dovetail("record", "-f", dovetail.file(PODS), "-o", dump).err
     assert "PodsNotRecorded" not in dovetail("explain", "-f", dump).out
+
+
+def test_a_folder_that_is_not_there_is_named(dovetail: Program) -> None:
+    outcome = dovetail("record", "-f", "examples/cluster.yaml", "-o", "/nonexist/x.json")
+    assert (outcome.code, outcome.err) == (2, "dovetail: No such file or directory: /nonexist\n")

@@ -193,6 +193,12 @@ def test_a_cluster_that_cannot_be_reached(dovetail: Program) -> None:
     assert (nowhere.code, nowhere.out, nowhere.err.count("\n")) == (2, "", 1)
 
 
+def test_the_demo_has_its_own_cluster_and_time(dovetail: Program) -> None:
+    for option in ("-f", "--at"):
+        outcome = dovetail("demo", option, "x")
+        assert (outcome.code, f"No such option '{option}'" in outcome.err) == (2, True)
+
+
 def test_the_demo_without_a_terminal(dovetail: Program) -> None:
     outcome = dovetail("demo", "--headless", "--for", "2h", "-q")
     assert outcome.code == 0

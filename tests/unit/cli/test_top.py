@@ -20,8 +20,8 @@ from dovetail.cli.top.fitting import instant
 from dovetail.cli.top.keys import KeyTargets, ViewState, press
 from dovetail.cli.top.rows import DAY, Order, causes_at, figures, free_at, matching, ordered
 from dovetail.cli.top.screen import DrawnScreen, ScreenContent, draw, printed
-from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
+from dovetail.state.intake import take_in
 from dovetail.views.assessment import assess
 from dovetail.views.board.details import NodeDetails, make_details
 from dovetail.views.board.maker import BoardMaker
@@ -382,6 +382,20 @@ def test_in_a_pipe_it_is_printed_once(dovetail: Program) -> None:
     assert dovetail("top", "-f", CLUSTER, "--at", AT, "--once").out.splitlines() == lines
 
 
+def test_a_file_gets_whole_names(dovetail: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of one pool often differ at their ends only."""
+    long = "ip-10-123-145-1.eu-central-1.compute.internal"
+    file = dovetail.file((ROOT / CLUSTER).read_text().replace("general-8vtqz", long))
+    monkeypatch.delenv("COLUMNS")
+    for command in (("top",), ("forecast", "-v")):
+        whole = dovetail(*command, "-f", file, "--at", AT).out
+        assert any(line.split()[0] == long for line in whole.splitlines() if line.strip())
+        assert "…" not in whole
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "ip-10-12…nternal" in dovetail("top", "-f", file, "--at", AT).out
+    assert "ip-10-123-14…te.internal" in dovetail("forecast", "-f", file, "--at", AT).out
+
+
 def test_details_filters_zones_and_data(dovetail: Program) -> None:
     verbose = dovetail("top", "-f", CLUSTER, "--at", AT, "-v", "--filter", "general-pd7cj", "--tz", "Europe/Berlin").out
     assert "1 match general-pd7cj" in verbose
@@ -448,7 +462,7 @@ import asyncio, signal
 from datetime import UTC
 from dovetail.cli.top.keys import ViewState
 from dovetail.cli.top.live import LiveScreen
-from dovetail.model.snapshot import take_snapshot
+from tests.harness.snapshots import take_snapshot
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.web.sources import PushedSource
 from dovetail.web.stream import Stream

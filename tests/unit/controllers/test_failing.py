@@ -13,10 +13,11 @@ from dovetail.controllers.base.passes import PassController
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS
 from dovetail.runtime.failures import RESTARTS, Failures
-from dovetail.runtime.manager import Context, PartFailed
+from dovetail.runtime.manager import Context, Controller, PartFailed
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.sim.actors.cluster import SimCluster
-from tests.harness.running import Program, run_controllers
+from tests.harness.running import run_controllers
+from tests.harness.stage import PARAMETER, gives, stage
 from tests.harness.termination import counted
 
 
@@ -65,51 +66,67 @@ class Pass(PassController):
         self.made += 1
 
 
-def play(scenario: Any, *controllers: Any, failures: Failures | None = None) -> None:
-    run_controllers(scenario, lambda _: controllers, failures=failures)
+@pytest.fixture
+def keys() -> Keys:
+    return Keys()
 
 
-def test_a_key_that_fails_is_tried_again_with_back_off_and_the_others_are_worked_on() -> None:
-    keys, failures, metrics = Keys(), Failures(tolerated=True), Metrics(CollectorRegistry())
+@pytest.fixture
+def minutely() -> Pass:
+    return Pass()
+
+
+@pytest.fixture
+def failures() -> Failures:
+    return Failures(tolerated=True)
+
+
+@gives("sim")
+def play(scenario: Any, failures: Failures | None = None, **controllers: Controller) -> None:
+    run_controllers(lambda sim, _: scenario(sim), lambda _: [*controllers.values()], failures=failures)
+
+
+pytestmark = stage(play)
+
+
+@stage(failures=PARAMETER, keys=PARAMETER)
+async def test_a_key_that_fails_is_tried_again_with_back_off_and_the_others_are_worked_on(
+    sim: SimCluster, keys: Keys, failures: Failures
+) -> None:
+    metrics = Metrics(CollectorRegistry())
     keys.measure(metrics)
-
-    async def scenario(sim: SimCluster, _: Program) -> None:
-        await sim.run_for("10m")
-        assert keys.tried["good"] == 10
-        assert 10 < keys.tried["bad"] < 20  # 1, 2, 4 … 60 seconds apart
-        assert failures.counts == {"keys": keys.tried["bad"]}
-        assert counted(metrics.reconcile_errors, controller="keys") == keys.tried["bad"]
-        keys.bad.clear()
-        await sim.clock.sleep(RESTARTS.cap_seconds)
-        before = keys.tried["bad"]
-        await sim.run_for("10m")
-        assert keys.tried["bad"] == before + 10
-        assert failures.counts == {"keys": before - 1}
-
-    play(scenario, keys, failures=failures)
-
-
-def test_a_pass_that_fails_is_made_again_with_back_off_and_other_controllers_go_on() -> None:
-    made, keys, failures = Pass(), Keys(), Failures(tolerated=True)
+    await sim.run_for("10m")
+    assert keys.tried["good"] == 10
+    assert 10 < keys.tried["bad"] < 20  # 1, 2, 4 … 60 seconds apart
+    assert failures.counts == {"keys": keys.tried["bad"]}
+    assert counted(metrics.reconcile_errors, controller="keys") == keys.tried["bad"]
     keys.bad.clear()
-
-    async def scenario(sim: SimCluster, _: Program) -> None:
-        await sim.run_for("10m")
-        assert 10 < made.begun < 20  # 1, 2, 4 … 60 seconds apart
-        assert failures.counts == {"pass": made.begun}
-        assert keys.tried == {"good": 10, "bad": 10}
-        made.bad = False
-        await sim.run_for("10m")
-        assert made.made >= 9
-        assert failures.counts == {"pass": made.begun - 1}
-
-    play(scenario, made, keys, failures=failures)
+    await sim.clock.sleep(RESTARTS.cap_seconds)
+    before = keys.tried["bad"]
+    await sim.run_for("10m")
+    assert keys.tried["bad"] == before + 10
+    assert failures.counts == {"keys": before - 1}
 
 
-def test_an_error_ends_the_run_where_failures_are_not_tolerated() -> None:
-    async def scenario(sim: SimCluster, _: Program) -> None:
+@stage(failures=PARAMETER, minutely=PARAMETER, keys=PARAMETER)
+async def test_a_pass_that_fails_is_made_again_with_back_off_and_other_controllers_go_on(
+    sim: SimCluster, minutely: Pass, keys: Keys, failures: Failures
+) -> None:
+    keys.bad.clear()
+    await sim.run_for("10m")
+    assert 10 < minutely.begun < 20  # 1, 2, 4 … 60 seconds apart
+    assert failures.counts == {"pass": minutely.begun}
+    assert keys.tried == {"good": 10, "bad": 10}
+    minutely.bad = False
+    await sim.run_for("10m")
+    assert minutely.made >= 9
+    assert failures.counts == {"pass": minutely.begun - 1}
+
+
+@pytest.mark.parametrize("controller", [Keys(), Pass()], ids=["keys", "pass"])
+def test_an_error_ends_the_run_where_failures_are_not_tolerated(controller: Keys | Pass) -> None:
+    async def wait_for_ever(sim: SimCluster) -> None:
         await sim.wait_until(lambda: bool(sim.objects(PODS)))
 
-    for controller in (Keys(), Pass()):
-        with pytest.raises(PartFailed, match=f"{controller.name} has failed: KeyError"):
-            play(scenario, controller)
+    with pytest.raises(PartFailed, match=f"{controller.name} has failed: KeyError"):
+        play(wait_for_ever, controller=controller)

@@ -7,7 +7,6 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.objects import NodeClaim
-from dovetail.controllers.node.kwok_nodes import KwokNodes
 from dovetail.ports import (
     KWOK_NODECLASSES,
     NODECLAIMS,
@@ -19,6 +18,7 @@ from dovetail.ports import (
     Patch,
     Unavailable,
 )
+from dovetail.providers.kwok.node_creation import KwokNodes
 from dovetail.providers.kwok.nodes import name_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.sim.actors.cluster import SimCluster

@@ -11,7 +11,7 @@ from dovetail.api.objects import NodePool
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.metrics.pool_costs import PoolCosts
-from dovetail.model.instance_types import InstanceType
+from dovetail.model.instance_types import TypeCatalogue
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import (
     NODECLAIMS,
@@ -192,7 +192,7 @@ class Dear(KwokProvider):
     asked = 0
     silent = False
 
-    async def instance_types(self, pool: NodePool) -> Sequence[InstanceType]:
+    async def instance_types(self, pool: NodePool) -> TypeCatalogue:
         self.asked += 1
         if self.silent:
             raise CloudError("try later")

@@ -282,7 +282,7 @@ class ProviderConformance:
     # -- what there is ------------------------------------------------------------------------------------------------
 
     async def test_instance_types_are_whole(self, provider: CloudProvider) -> None:
-        types = await provider.instance_types(NodePool())
+        types = (await provider.instance_types(NodePool())).types
         assert len({type_.name for type_ in types}) == len(types) > 0
         for type_ in types:
             labels = labels_of(type_.requirements)

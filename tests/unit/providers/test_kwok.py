@@ -10,7 +10,6 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.objects import Node, NodeSpec, ObjectMeta
-from dovetail.controllers.node.kwok_nodes import KwokNodes, follow_interruptions
 from dovetail.ports import (
     NODES,
     CloudError,
@@ -25,6 +24,7 @@ from dovetail.ports import (
     Patch,
     Unavailable,
 )
+from dovetail.providers.kwok.node_creation import KwokNodes, follow_interruptions
 from dovetail.providers.kwok.nodes import name_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.sim.actors.cluster import SimCluster, run
@@ -184,10 +184,10 @@ async def test_a_node_that_cannot_be_read_is_not_taken_for_gone(sim: SimCluster,
 DEADLINE = "2026-03-01T12:00:00Z"
 
 
-def node(value: str | None, *, uid: str = "uid-1", provider_id: str = "kwok://n", **meta: Any) -> Node:
+def node(value: str | None, *, uid: str = "uid-1", provider_id: str = "", **meta: Any) -> Node:
     annotations = {} if value is None else {names.KWOK_INTERRUPTED: value}
     metadata = ObjectMeta(name=f"n-{uid}", uid=uid, annotations=annotations, **meta)
-    return Node(metadata=metadata, spec=NodeSpec(provider_id=provider_id))
+    return Node(metadata=metadata, spec=NodeSpec(provider_id=provider_id or f"kwok://n-{uid}"))
 
 
 async def listened(sim: SimCluster, provider: KwokProvider) -> list[tuple[str, datetime | None]]:
@@ -197,7 +197,7 @@ async def listened(sim: SimCluster, provider: KwokProvider) -> list[tuple[str, d
     async def listen() -> None:
         async for notice in provider.interruptions():
             assert notice.kind == "Interrupted"
-            found.append((notice.node, notice.deadline))
+            found.append((name_in(notice.provider_id), notice.deadline))
             provider.dealt_with(notice)
 
     async with asyncio.TaskGroup() as group:
@@ -261,7 +261,7 @@ async def test_a_notice_that_is_not_dealt_with_is_told_again(sim: SimCluster) ->
     provider = KwokProvider(sim.api)
     provider.node_seen(node("true"))
     async with aclosing(provider.interruptions()) as notices:
-        assert (await anext(notices)).node == "n-uid-1"
+        assert name_in((await anext(notices)).provider_id) == "n-uid-1"
     assert await listened(sim, provider) == [("n-uid-1", None)]
     assert await listened(sim, provider) == []
 

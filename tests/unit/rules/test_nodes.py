@@ -462,7 +462,7 @@ def test_forceful_expiry_ignores_budgets_annotation_and_pods(known: bool) -> Non
     )
     found = ask(subject, EXPIRED, budgets=[budget("0")], known=known)
     assert (found.allowed, found.until, found.wanted) == (True, None, True)
-    assert of(found, Rule.BUDGET).message == "not asked: expireAfter is forceful"
+    assert of(found, Rule.BUDGET).message == "not checked: expireAfter ignores it"
     assert of(found, Rule.PODS).message == "protections hold while draining, until the node's deadline"
 
 

@@ -167,7 +167,7 @@ async def test_a_node_comes_although_the_api_server_was_down(sim: SimCluster, cl
 async def unavailable(cloud: SimCloud) -> set[tuple[str, str, str]]:
     """Type, zone and capacity type of what the catalogue says cannot be had."""
     found = set()
-    for type_ in await cloud.instance_types(NodePool()):
+    for type_ in (await cloud.instance_types(NodePool())).types:
         for offering in type_.offerings:
             labels = labels_of(offering.requirements)
             if not offering.available:
@@ -284,7 +284,7 @@ async def test_an_interruption_is_told_and_carried_out(sim: SimCluster, cloud: S
     deadline = sim.clock.now() + timedelta(minutes=2)
     cloud.interrupt(claim.status.provider_id, deadline=deadline)
     notice = await anext(cloud.interruptions())
-    assert notice.node == nodes_of(sim, claim)[0]["metadata"]["name"]
+    assert notice.provider_id == claim.status.provider_id
     assert (notice.kind, notice.deadline) == ("SpotInterruption", deadline)
     await sim.run_for("119s")
     assert not (await cloud.get(claim.status.provider_id)).deleting

@@ -1,14 +1,14 @@
 """What the provider said of each NodePool: when it is asked again, and what is kept of its answers."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
 from dovetail.api import objects
 from dovetail.controllers.base.instance_types import ASKING_SECONDS
-from dovetail.model.instance_types import InstanceType
+from dovetail.model.instance_types import TypeCatalogue
 from dovetail.ports import NODEPOOLS, CloudError
 from dovetail.sim.loop.virtual_loop import VirtualClock
 from tests.harness.claims import node_class
@@ -147,12 +147,12 @@ class Slow(Catalogue):
         self.seconds, self.error = seconds, error
         world.types._provider = self
 
-    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:
+    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:
         self.asked.append(pool.metadata.name)
         await self.clock.sleep(self.seconds)
         if self.error is not None:
             raise self.error
-        return TYPES
+        return TypeCatalogue(0, TYPES)
 
 
 def the_pool(world: Scene, name: str = "a") -> objects.NodePool:

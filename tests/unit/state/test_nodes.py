@@ -33,5 +33,16 @@ def test_a_node_without_a_claim_is_ours_by_its_label() -> None:
 
 def test_a_node_of_another_controllers_claim_is_not_ours() -> None:
     found = node_with(a_claim("c", "i", kind="Other"))
-    assert found.claim is None
+    assert found.claim is not None
     assert not found.ours
+
+
+def test_our_claim_counts_and_not_another_controllers_with_the_same_instance() -> None:
+    found = node_with(a_claim("b", "i", kind="Other"), a_claim("c", "i"))
+    assert found.claim is not None
+    assert (found.claim.metadata.name, found.ours) == ("c", True)
+
+
+def test_a_second_node_of_a_claims_instance_is_not_ours() -> None:
+    found = node_with(a_claim("c", "i"), a_node("m", "i", labels=OF_POOL))
+    assert (found.claim, found.ours) == (None, False)

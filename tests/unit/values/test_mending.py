@@ -72,6 +72,8 @@ def test_what_is_meant_is_valid(text: str) -> None:
         ("do_not_DISRUPT", ["do-not-disrupt"], "do-not-disrupt"),
         ("NotExists", ["Exists", "DoesNotExist"], None),
         ("Ge", ["Gt", "Gte"], None),
+        ("Nods", ["Nodes"], None),
+        ("Emtyed", ["Empty"], None),
         ("abcdefgh1", ["abcdefgh2", "abcdefgh3"], None),
         ("abcdefgh", ["abcdefghijk"], None),
         ("", ["a"], None),
@@ -80,3 +82,11 @@ def test_what_is_meant_is_valid(text: str) -> None:
 )
 def test_words(word: str, known: list[str], meant: str | None) -> None:
     assert meant_word(word, known) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "is_number"),
+    [("4", True), (" 30 ", True), ("1", False), ("0", False), ("4h", False), ("4.5", False), ("²", False), ("", False)],
+)
+def test_a_number_above_one_lacks_a_unit(text: str, is_number: bool) -> None:
+    assert is_unitless(text) is is_number

@@ -9,7 +9,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.documents import Document, read_documents
-from dovetail.model.intake import take_in
+from dovetail.state.intake import take_in
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import explain
 from dovetail.views.record.anonymizing import Anonymizer

@@ -8,15 +8,16 @@ import pytest
 from msgspec import UNSET
 
 from dovetail.api.documents import read_documents
-from dovetail.model.intake import take_in
-from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.model.snapshot import Snapshot
 from dovetail.rules.verdict import Rule
+from dovetail.state.intake import take_in
 from dovetail.views.assessment import Assessment, assess
 from dovetail.views.board.details import make_details
 from dovetail.views.explain.answers import NodeStanding
 from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.turns import MAX_TURNS
 from tests.harness.builders import at, budget, claim, node, pod, pool
+from tests.harness.snapshots import take_snapshot
 
 CLUSTER = Path(__file__).parents[3] / "examples" / "cluster.yaml"
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)

@@ -1303,3 +1303,21 @@ def test_the_good_objects_are_good() -> None:
 )
 def test_what_the_server_refuses_is_told_once(pool: Object) -> None:
     assert [problem.rule for problem in run(pool) if problem.severity is E] == ["InvalidField"]
+
+
+# -- marks of guard and drive ------------------------------------------------------------------------------------------
+
+
+def test_marks_that_cannot_be_read_are_reported_and_holds_are_told() -> None:
+    held = {DND: "true", "dovetail.dev/held": '{"by":"guard","until":"2026-03-07T02:00:00Z"}'}
+    found = run(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "annotations": held}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b", "annotations": {"dovetail.dev/held": "yes"}}},
+        pod({"dovetail.dev/hold": "soon"}),
+    )
+    assert [(each.severity, each.rule, each.object.name) for each in found] == [
+        (I, "HeldByDovetail", "a"),
+        (W, "InvalidMark", "b"),
+        (W, "InvalidMark", "p"),
+    ]
+    assert "until 2026-03-07T02:00:00Z" in str(found[0].message)

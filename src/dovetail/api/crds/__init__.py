@@ -1,16 +1,19 @@
 """The CustomResourceDefinitions of NodePool, NodeClaim and KWOKNodeClass."""
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, Final
 
 import yaml
 
-FILES: Final = ("karpenter.sh_nodepools.yaml", "karpenter.sh_nodeclaims.yaml", "karpenter.kwok.sh_kwoknodeclasses.yaml")
+CORE_FILES: Final = ("karpenter.sh_nodepools.yaml", "karpenter.sh_nodeclaims.yaml")
+KWOK_FILES: Final = ("karpenter.kwok.sh_kwoknodeclasses.yaml",)
+FILES: Final = (*CORE_FILES, *KWOK_FILES)
 
 
-def crd_text() -> str:
-    """All definitions as one YAML stream, comments included, ready for `kubectl apply -f -`."""
-    return "---\n".join(_read(file) for file in FILES)
+def crd_text(files: Sequence[str] = FILES) -> str:
+    """The definitions as one YAML stream, comments included, ready for `kubectl apply -f -`."""
+    return "---\n".join(_read(file) for file in files)
 
 
 def load_crds() -> list[dict[str, Any]]:

@@ -1,16 +1,16 @@
 """The manifests for running the controller in a cluster, in the order of creation."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Final
 
 import yaml
 
-from dovetail.api.crds import crd_text
+from dovetail.api.crds import CORE_FILES, crd_text
 from dovetail.api.manifests.admission import admission
 from dovetail.api.manifests.deployment import deployment
 from dovetail.api.manifests.parts import Manifest
-from dovetail.api.manifests.rbac import rbac
+from dovetail.api.manifests.rbac import Grant, rbac
 
 NAMESPACE: Final = "dovetail-system"
 
@@ -29,21 +29,24 @@ def manifests(
     namespace: str,
     image: str,
     parts: Collection[Part] = tuple(Part),
+    provider_crds: Sequence[str] = (),
+    provider_rules: Sequence[Grant] = (),
     scheduler_config: str = "",
     spread_by_default: bool = False,
 ) -> str:
     """The manifests as one YAML stream, for `kubectl apply -f -`.
 
-    `scheduler_config`: the text for the option of this name. `spread_by_default`: it has default spread constraints.
+    `provider_crds` and `provider_rules`: what the provider adds. `scheduler_config`: the text for the option of this
+    name. `spread_by_default`: it has default spread constraints.
     """
     documents: list[Manifest] = []
     if Part.RBAC in parts:
-        documents += rbac(namespace, spread_by_default=spread_by_default)
+        documents += rbac(namespace, provider_rules, spread_by_default=spread_by_default)
     if Part.ADMISSION in parts:
         documents += admission()
     if Part.DEPLOYMENT in parts:
         documents += deployment(namespace, image, scheduler_config)
-    texts = [crd_text()] if Part.CRDS in parts else []
+    texts = [crd_text(CORE_FILES), *provider_crds] if Part.CRDS in parts else []
     texts += [
         yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=2**20)
         for document in documents

@@ -106,7 +106,8 @@ def _schedules(name: str, schedule_key: str, duration_key: str) -> list[Manifest
         {
             "expression": f"{duration} == '' || "
             f"({duration}.size() <= {limits.SCHEDULE} && {spans}.all(e, {_is_duration('e.trim()')} && {within}))",
-            "message": f"{duration_key} is not a duration from 1m to 168h; others do not count as written",
+            "message": f"{duration_key} is not a duration from 1m to 168h; any other value counts as 1h"
+            + (", a longer one as 168h" if schedule_key == names.DISRUPTION_BLOCK_SCHEDULE else ""),
         },
         {
             "expression": f"{schedule} == '' || {duration} == '' || {spans}.size() in [1, {crons}.size()]",

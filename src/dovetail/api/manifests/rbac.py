@@ -3,6 +3,7 @@
 There is no `update`: every change is a patch (R31).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -40,13 +41,12 @@ CLUSTER_GRANTS: Final = (
     # Drains.
     Grant("", ("pods",), ("delete",)),
     Grant("", ("pods/eviction",), ("create",)),
-    # Nodes: labels, taints, finalizers; kwok's are made and ended by us too.
-    Grant("", ("nodes",), ("get", "create", "patch", "delete")),
+    # Nodes: labels, taints, finalizers, and their end.
+    Grant("", ("nodes",), ("get", "patch", "delete")),
     # Ours.
     Grant(names.GROUP, (names.NODEPOOL_PLURAL,), ("list", "watch", "patch")),
     Grant(names.GROUP, (names.NODECLAIM_PLURAL,), ("get", "list", "watch", "create", "patch", "delete")),
     Grant(names.GROUP, (f"{names.NODEPOOL_PLURAL}/status", f"{names.NODECLAIM_PLURAL}/status"), ("patch",)),
-    Grant(names.KWOK_GROUP, (names.KWOK_NODECLASS_PLURAL,), ("get", "list", "watch")),
     Grant("events.k8s.io", ("events",), ("create", "patch")),
     # To find other active controllers, in any namespace (R38).
     Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.LEADER_ELECTION_LEASE,)),
@@ -70,9 +70,9 @@ OWN_NAMESPACE_GRANTS: Final = (
 )
 
 
-def rbac(namespace: str, *, spread_by_default: bool = False) -> list[Manifest]:
-    """The namespace, the service account, its roles and bindings."""
-    grants = (*CLUSTER_GRANTS, *(SPREAD_GRANTS if spread_by_default else ()), *DASHBOARD_GRANTS)
+def rbac(namespace: str, of_provider: Sequence[Grant] = (), *, spread_by_default: bool = False) -> list[Manifest]:
+    """The namespace, the service account, its roles and bindings. `of_provider`: the rights of the provider."""
+    grants = (*CLUSTER_GRANTS, *of_provider, *(SPREAD_GRANTS if spread_by_default else ()), *DASHBOARD_GRANTS)
     group = "rbac.authorization.k8s.io"
     version = f"{group}/v1"
     subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]

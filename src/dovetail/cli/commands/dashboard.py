@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 import webbrowser
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -86,10 +85,7 @@ def command(*, open_: bool, **given: Any) -> None:
         with one_line_errors(), working("reading …"), without_cycle_search():
             read = read_cluster(options.source)
     allow_all_handles()
-    try:
-        asyncio.run(_serve(options, read))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    asyncio.run(_serve(options, read))
 
 
 async def _serve(options: _Options, read: ClusterInput | None) -> None:
@@ -101,8 +97,8 @@ async def _serve(options: _Options, read: ClusterInput | None) -> None:
     from dovetail.runtime.clock import SystemClock  # noqa: PLC0415  isort: skip
 
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    # Ctrl-C cancels whatever waits here, also a server that does not answer.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with AsyncExitStack() as stack:
         access = None
         source: Shown

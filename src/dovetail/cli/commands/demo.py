@@ -14,7 +14,7 @@ from dovetail.api.documents import read_documents
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, be_silent, print_answer, progress_bar
-from dovetail.cli.common.process import allow_all_handles, ends_at_once, fail
+from dovetail.cli.common.process import allow_all_handles, ends_at_once
 from dovetail.cli.text.simulate import report_lines
 from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.sim.scenarios.player import play_through
@@ -31,6 +31,7 @@ FILE: Final = "week.yaml"
     quiet="At the end, print only figures.",
     verbose="At the end, print the whole timeline.",
     live=False,
+    asks=False,
 )
 @click.option("--headless", is_flag=True, help="Play to the end as fast as possible, and print what happened.")
 @click.option(
@@ -54,8 +55,6 @@ def command(
     Keys: space pauses, + and - change the speed, n jumps to the next event, q ends; and those of `dovetail top`.
     """
     be_silent()
-    if common.paths:
-        fail("the demo has its own cluster; to play yours: dovetail simulate PATH")
     with one_line_errors():
         span = None if common.end is None else common.end - common.at
         scenario = read_scenario(

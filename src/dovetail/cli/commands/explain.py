@@ -7,7 +7,7 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from dovetail.cli.common.completion import complete_objects
+from dovetail.cli.common.completion import complete_workloads
 from dovetail.cli.common.contexts import default_namespace, live_heading
 from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
@@ -27,7 +27,7 @@ from dovetail.views.explain.workloads import WorkloadView, workloads_in
 
 
 @click.command("explain")
-@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...", shell_complete=complete_objects)
+@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...", shell_complete=complete_workloads)
 @common_options(
     ahead="Look ahead: also say what becomes free or blocked within this span, and when.",
     namespace="Only pods of this namespace; also that of pods named without one.  [default: that of the context]",
@@ -93,11 +93,22 @@ def _with_pending(pod: PodView, pending: PendingView | None) -> PodView:
 
 
 def _only(explanation: Explanation, namespace: str) -> Explanation:
-    """Only pods and problems of the namespace; nodes and pools are not namespaced."""
+    """The pods of the namespace, their nodes, the pools of these, and the problems of all of them."""
+    pods = tuple(pod for pod in explanation.pods if pod.namespace == namespace)
+    on = {pod.node for pod in pods}
+    nodes = tuple(node for node in explanation.nodes if node.name in on)
+    pools = {node.nodepool for node in nodes}
+    about = {ref for node in nodes for ref in refs_of(node)} | {Ref("NodePool", "", pool) for pool in pools if pool}
     return msgspec.structs.replace(
         explanation,
-        pods=tuple(pod for pod in explanation.pods if pod.namespace == namespace),
-        problems=tuple(problem for problem in explanation.problems if problem.object.namespace in ("", namespace)),
+        pods=pods,
+        nodes=nodes,
+        nodepools=tuple(pool for pool in explanation.nodepools if pool.name in pools),
+        problems=tuple(
+            problem
+            for problem in explanation.problems
+            if problem.object.namespace == namespace or problem.object in about or problem.object.is_kind
+        ),
     )
 
 

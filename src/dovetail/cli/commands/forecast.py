@@ -1,6 +1,5 @@
 """`dovetail forecast`: when nodes become free, expire or are forced out over a span, and what budgets allow."""
 
-import shutil
 from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
@@ -8,14 +7,14 @@ from functools import partial
 import click
 import msgspec
 
-from dovetail.cli.common.completion import complete_objects
+from dovetail.cli.common.completion import complete_objects, complete_pools
 from dovetail.cli.common.contexts import default_namespace, live_heading
 from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.named_objects import named_objects, refs_of
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
-from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
+from dovetail.cli.common.output import Times, output_width, print_answer, without_cycle_search, working
 from dovetail.cli.common.replacements import assessed
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.forecast import forecast_lines
@@ -37,7 +36,12 @@ DEFAULT_SPAN = timedelta(hours=24)
     verbose="Show all nodes, all events and all changes of budgets.",
 )
 @click.option(
-    "--nodepool", "pools", multiple=True, metavar="NAME", help="Only this pool and its nodes. Can be repeated."
+    "--nodepool",
+    "pools",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_pools,
+    help="Only this pool and its nodes. Can be repeated.",
 )
 @INSTANCE_TYPES
 @BUDGET_READING
@@ -73,7 +77,7 @@ def command(
         found = _select(found, read.snapshot, [*objects, *(f"nodepool/{pool}" for pool in pools)], namespace)
     elif common.namespace is not None:
         found = _only(found, read.snapshot, common.namespace)
-    times, width = Times(common.at, common.zone), shutil.get_terminal_size().columns
+    times, width = Times(common.at, common.zone), output_width()
     verbose = common.verbose or bool(objects)
     lines = partial(forecast_lines, found, times, width=width, verbose=verbose, quiet=common.quiet)
     print_answer(found, common.output, lines, heading=live_heading(common.source))

@@ -6,6 +6,7 @@ import click
 
 from dovetail import __version__
 from dovetail.api.manifests import NAMESPACE, Part, manifests
+from dovetail.cli.common.providers import provider_named, provider_option
 from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
 
 
@@ -19,8 +20,11 @@ from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConf
     multiple=True,
     help="Print only this part. Can be repeated.",
 )
+@provider_option()
 @SCHEDULER_CONFIG
-def command(*, namespace: str, image: str, parts: tuple[str, ...], scheduler_config: SchedulerConfig) -> None:
+def command(
+    *, namespace: str, image: str, parts: tuple[str, ...], provider: str, scheduler_config: SchedulerConfig
+) -> None:
     """Print the manifests that install the controller, as YAML:
 
     \b
@@ -30,11 +34,13 @@ def command(*, namespace: str, image: str, parts: tuple[str, ...], scheduler_con
     bad annotations when pods are applied (admission), and the controller itself (deployment).
     """
     chosen = [Part(part) for part in parts] or list(Part)
-    profiles = scheduler_config.profiles
+    profiles, bundle = scheduler_config.profiles, provider_named(provider)
     printed = manifests(
         namespace=namespace,
         image=image,
         parts=chosen,
+        provider_crds=bundle.crds(),
+        provider_rules=bundle.rules(),
         scheduler_config=scheduler_config.text,
         spread_by_default=profiles is not None and profiles.any_constraints,
     )

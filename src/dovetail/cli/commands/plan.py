@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 import msgspec
-from msgspec import UNSET
 
+from dovetail.cli.common.completion import complete_nodes, complete_pools
 from dovetail.cli.common.contexts import live_heading
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
@@ -17,6 +17,7 @@ from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_op
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS, spread_kinds
+from dovetail.cli.common.replacements import with_replacements
 from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.plan import plan_lines
@@ -28,13 +29,14 @@ from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import BUDGETED, BudgetSemantics
-from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState, state_of
+from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import assess
-from dovetail.views.explain.verdicts import NodeView, explain
-from dovetail.views.plan import DrainedNode, PlanView, RemovalView, plan_view, removal_view
+from dovetail.views.explain.answers import NodeStanding, answer
+from dovetail.views.explain.data import AnswerView
+from dovetail.views.plan import DrainedNode, NodeAnswer, NodeOutcome, PlanView, RemovalView, plan_view, removal_view
 
 # Assumptions about the future, which a plan does not depend on.
 _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
@@ -50,9 +52,13 @@ _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
     type=click.Choice([reason.value for reason in BUDGETED], case_sensitive=False),
     help="Consider only this reason.",
 )
-@click.option("--nodepool", metavar="NAME", help="Consider only nodes of this NodePool.")
+@click.option("--nodepool", metavar="NAME", shell_complete=complete_pools, help="Consider only nodes of this NodePool.")
 @click.option(
-    "--remove", metavar="NODE", multiple=True, help="Show what would happen if this node were drained. Can be repeated."
+    "--remove",
+    metavar="NODE",
+    multiple=True,
+    shell_complete=complete_nodes,
+    help="Show what would happen if this node were drained. Can be repeated.",
 )
 @INSTANCE_TYPES
 @SCHEDULER_CONFIG
@@ -97,7 +103,7 @@ def command(
             rules,
             nodepool=nodepool,
             reason=reason,
-            leaving=_leaving(read.snapshot, common.at),
+            answers=_answers(read.snapshot, still, reading, reason),
             removals=removals,
             problems=read.problems_beside_scenario,
         )
@@ -117,7 +123,7 @@ def _planned(
     *,
     nodepool: str | None,
     reason: str | None,
-    leaving: Mapping[str, str],
+    answers: Mapping[str, NodeAnswer],
     removals: list[RemovalView],
     problems: list[Finding],
 ) -> PlanView:
@@ -137,25 +143,35 @@ def _planned(
         decision,
         pools={} if removals else pools,
         left=[each for each in still.assessment.left if reason in (None, each.verdict.reason.value)],
-        leaving=leaving,
+        answers=answers,
         validation_seconds=Timings().validation_seconds,
         removals=removals,
         problems=[*problems, *(each for each in still.problems if each.rule not in _OF_TIME), *_put_off(still)],
     )
 
 
-def _leaving(snapshot: Snapshot, at: datetime) -> dict[str, str]:
-    """The nodes that leave already: their states, since when, and what they wait for."""
-    names = {member.name for member in snapshot.nodes if state_of(member) in IN_DISRUPTION}
-    found = explain(assess(snapshot, at), only=names) if names else None
-    nodes = () if found is None else found.nodes
-    return {node.name: _left(node) for node in nodes}
+def _answers(
+    snapshot: Snapshot, still: OneShotResult, reading: BudgetSemantics, reason: str | None
+) -> dict[str, NodeAnswer]:
+    """What `explain` says of the nodes that leave, wait or are stuck, so that both commands agree."""
+    assessment = with_replacements(assess(snapshot, still.board.at, reading), still)
+    nodes = ((node, answer(assessment, node, list(assessment.reasons(node).values()))) for node in assessment.nodes)
+    return {
+        node.member.name: _answer(node.state, found)
+        for node, found in nodes
+        if node.state in IN_DISRUPTION
+        or (found.standing in (NodeStanding.WAITING, NodeStanding.STUCK) and reason in (None, found.reason))
+    }
 
 
-def _left(node: NodeView) -> str:
-    assert node.answer is not UNSET
-    since = "" if node.answer.since is None else f" since {format_time(node.answer.since)}"
-    return f"{node.state} {MEANING[NodeState(node.state)]}{since}: {node.answer.cause}"
+def _answer(state: NodeState, found: AnswerView) -> NodeAnswer:
+    is_leaving, is_stuck = state in IN_DISRUPTION, found.standing == NodeStanding.STUCK
+    fate = NodeOutcome.STUCK if is_stuck else NodeOutcome.LEAVING if is_leaving else NodeOutcome.WAITS
+    since = "" if found.since is None else f" since {format_time(found.since)}"
+    cause = str(found.cause)
+    until = "" if found.until is None or is_leaving or format_time(found.until) in cause else format_time(found.until)
+    named = f"{state} {MEANING[state]}" if is_leaving else found.reason
+    return NodeAnswer(fate, f"{named}{since}{until and f' until {until}'}: {cause}")
 
 
 def _put_off(still: OneShotResult) -> list[Finding]:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final, cast
 import click
 import msgspec
 
+from dovetail.api.conversion import converted
 from dovetail.api.documents import Document
 from dovetail.api.recorded import PODS_NOT_RECORDED
 from dovetail.cli.common.completion import complete_files
@@ -66,7 +67,7 @@ def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool,
     problems: list[Finding] = []
     recording = _Recording(frozenset(namespaces))
     with one_line_errors(), working("recording …"), _opened(output) as file:
-        documents = cluster_documents(source, ALL_KINDS, problems)
+        documents = converted(cluster_documents(source, ALL_KINDS, problems))
         name = (output or "").lower().removesuffix(".gz")
         write = _write_yaml if name.endswith((".yaml", ".yml")) else _write_json
         objects = recording.objects(documents)

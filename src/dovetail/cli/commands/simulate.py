@@ -105,6 +105,7 @@ def command(
             start=common.at if given else None,
             span=None if common.end is None else common.end - common.at,
             seed=seed,
+            live=from_cluster,
         )
         scenario = msgspec.structs.replace(scenario, problems=(*read.problems_beside_scenario, *scenario.problems))
         catalogue = catalogue_in(instance_types)

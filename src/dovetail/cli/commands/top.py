@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
-from dovetail.cli.common.output import be_silent, print_data, without_cycle_search, working
+from dovetail.cli.common.output import be_silent, output_width, print_data, without_cycle_search, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.replacements import assessed
 from dovetail.cli.common.sources import ClusterInput, read_cluster
@@ -64,10 +64,7 @@ def command(*, common: CommonOptions, once: bool, filter_: str, reading: BudgetS
         fail("--at is for files or --once: time cannot stand still in a live cluster")
     else:
         source = _dumped(common, common.at if frozen else None, reading) if common.paths else None
-        try:
-            asyncio.run(_show(source, common, view, reading))
-        except KeyboardInterrupt:
-            sys.exit(130)
+        asyncio.run(_show(source, common, view, reading))
 
 
 def _has_screen() -> bool:
@@ -111,7 +108,7 @@ async def _print(source: "FileSource", common: CommonOptions, view: "ViewState",
     asked = stream.board.rows if view.details else ()
     details = {row.key: await stream.details(row.key, EVERYTHING) for row in asked}
     console = Console()
-    lines = printed(scene, view, console.width, details)
+    lines = printed(scene, view, output_width(), details)
     console.print(Text("\n").join(lines), soft_wrap=True)
 
 

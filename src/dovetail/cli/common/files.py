@@ -5,6 +5,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from errno import ENOENT
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -152,6 +153,8 @@ def private_file(path: str) -> Iterator[BinaryIO]:
     It gets its name when it is complete, so that nobody takes half a dump for a dump.
     """
     target, part = Path(path), Path(f"{path}.part")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(target.parent))
     if target.exists() and not target.is_file():  # a pipe or a device is not replaced
         with target.open("wb") as file:
             yield file

@@ -7,6 +7,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from dovetail.api import names
+from dovetail.api.conversion import OLD_VERSION
 from dovetail.api.documents import Document
 from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.process import fail
@@ -40,9 +42,9 @@ def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: l
                     problems += found.problems
                     if len(problems) == len(kinds) and not found.objects:
                         fail(f"this user may not read anything in the cluster: {problems[0].message}", code=3)
-                    resource = kind.resource
+                    version = found.api_version or kind.resource.api_version
                     for number, raw in enumerate(found.objects):
-                        yield Document("", 1, number, None, resource.api_version, resource.kind, raw)
+                        yield Document("", 1, number, None, version, kind.resource.kind, raw)
             finally:
                 runner.run(stack.aclose())
     except KubeConfigError as error:
@@ -57,6 +59,7 @@ class _KindListing(msgspec.Struct, frozen=True):
 
     objects: Sequence[msgspec.Raw] = ()
     problems: tuple[Finding, ...] = ()
+    api_version: str = ""  # if it is not that of the kind
 
 
 async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _KindListing:
@@ -65,6 +68,10 @@ async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _KindLis
     try:
         return _KindListing(await all_pages(api, resource, None))
     except NotFound:
+        if resource.api_version == names.API_VERSION:  # Karpenter before 1.0 has the kind in another version
+            old = msgspec.structs.replace(resource, version=OLD_VERSION.rpartition("/")[2])
+            listing = await _read(api, msgspec.structs.replace(kind, resource=old), namespace)
+            return msgspec.structs.replace(listing, api_version=OLD_VERSION)
         return _KindListing()  # a cluster without the kind has none of it; `missing_parts` says what follows
     except Forbidden as error:
         if error.code == UNAUTHORIZED:

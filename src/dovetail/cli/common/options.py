@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from dovetail.cli.common.completion import complete_contexts, complete_files
+from dovetail.cli.common.completion import complete_contexts, complete_files, complete_namespaces
 from dovetail.cli.common.process import fail
 from dovetail.rules.budgets import BudgetSemantics
 from dovetail.values.duration import DAY, DurationError, add, parse_span, shown
@@ -156,19 +156,22 @@ def common_options(
     quiet: str | None = None,
     verbose: str | None = None,
     live: bool = True,
+    asks: bool = True,
 ) -> Callable[[F], F]:
     """Give a command these options, as `common`. Four of them have a help text for each command; None: the command does
     not have the option.
 
-    `live`: without files the command reads a cluster (`dovetail.cli.common.sources`).
+    `live`: without files the command reads a cluster (`dovetail.cli.common.sources`). `asks`: the user gives the
+    cluster, and the instant to ask about.
     """
     text, *default = (ahead or "").partition("  [default")
     help_ = f"{text} For example 36h, 7d or 1d12h.{''.join(default)}"
     span = click.option("--for", "span", type=_DurationParam(), metavar="DURATION", help=help_)
+    at_ = click.option("--at", type=InstantParam(), metavar="RFC3339", help="Evaluate at this instant instead of now.")
     options = [
-        FILES,
+        *([FILES] if asks else ()),
         OUTPUT,
-        click.option("--at", type=InstantParam(), metavar="RFC3339", help="Evaluate at this instant instead of now."),
+        *([at_] if asks else ()),
         *([span] if ahead else []),
         click.option(
             "--tz",
@@ -178,7 +181,7 @@ def common_options(
             metavar="AREA/CITY",
             help="Show times in this time zone. Data for scripts are always in UTC.",
         ),
-        *([click.option("-n", "--namespace", metavar="NAMESPACE", help=namespace)] if namespace else []),
+        *([_namespace(namespace)] if namespace else []),
         *([click.option("-q", "--quiet", is_flag=True, help=quiet)] if quiet else []),
         *([click.option("-v", "--verbose", is_flag=True, help=verbose)] if verbose else []),
         *([KUBECONFIG, CONTEXT] if live else ()),
@@ -187,10 +190,10 @@ def common_options(
 
     def decorate(function: F) -> F:
         @wraps(function)
-        def command(*, at: datetime | None, span: int | None = None, **given: Any) -> Any:
+        def command(*, at: datetime | None = None, span: int | None = None, **given: Any) -> Any:
             at = now() if at is None else at
             values = {field: given.pop(field) for field in fields if field in given}
-            common = CommonOptions(at=at, end=_end(at, span), **values)
+            common = CommonOptions(at=at, end=_end(at, span), **{"paths": (), **values})
             common.source.check()
             return function(common=common, **given)
 
@@ -200,6 +203,10 @@ def common_options(
         return decorated  # type: ignore[no-any-return]
 
     return decorate
+
+
+def _namespace(help_: str) -> Callable[[F], F]:
+    return click.option("-n", "--namespace", metavar="NAMESPACE", shell_complete=complete_namespaces, help=help_)
 
 
 def now() -> datetime:

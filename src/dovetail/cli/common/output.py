@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -155,6 +156,21 @@ class Times:
             return format_time(parse_time(stamp), self.zone)
         except TimeError:  # it only looks like an instant
             return stamp
+
+
+def output_width() -> int | None:
+    """The columns of the terminal, or COLUMNS. None: the output is a file or a pipe, which needs no cutting."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def cut_middle(name: str, width: int) -> str:
+    """The name with both of its ends, at most this wide."""
+    if len(name) <= width:
+        return name
+    end = (width - 1) // 2
+    return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
 
 
 def count(number: int, one: str) -> str:

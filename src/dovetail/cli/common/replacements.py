@@ -47,6 +47,14 @@ def assessed(
     return assess(read.snapshot, at, reading, before=plain, replacements=found) if found else plain
 
 
+def with_replacements(plain: Assessment, simulated: "OneShotResult") -> Assessment:
+    """The assessment with what the simulation says of replacements."""
+    found = simulated.replacements({node.member.name for node in plain.nodes if _asks(plain, node)})
+    if not found:
+        return plain
+    return assess(plain.snapshot, plain.at, plain.semantics, before=plain, replacements=found)
+
+
 def found_replacements(
     read: ClusterInput, source: ClusterSource, at: datetime, reading: BudgetSemantics
 ) -> Replacements:

@@ -10,6 +10,7 @@ from dovetail.api.decode_errors import explain_refusal
 from dovetail.api.documents import InputError
 from dovetail.api.pod_specs import TopologySpreadConstraint
 from dovetail.api.yaml_events import YamlError, parse
+from dovetail.cli.common.completion import complete_files
 from dovetail.cli.common.files import read_file
 from dovetail.cli.common.process import fail
 from dovetail.scheduling.default_spread import DEFAULT_SCHEDULER, SchedulerProfile, SchedulerProfiles
@@ -29,6 +30,7 @@ SCHEDULER_CONFIG: Final = click.option(
     "--scheduler-config",
     metavar="FILE",
     default="",
+    shell_complete=complete_files,
     callback=lambda _context, _option, value: _read_or_fail(value),
     help=HELP,
 )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from dovetail.api.conversion import converted
 from dovetail.api.documents import Document, decode
 from dovetail.api.objects import KINDS_WITH_PODS, ApiObject
 from dovetail.api.recorded import PODS_NOT_RECORDED
@@ -13,13 +14,13 @@ from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.read_kinds import ALL_KINDS, RULE_KINDS, ReadKind
 from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.intake import take_in
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
+from dovetail.state.intake import take_in
 
 _KNOWN: Final = KINDS_WITH_PODS.union((kind.resource.api_version, kind.resource.kind) for kind in ALL_KINDS)
 # Rules that `read_scenario` reports in other words.
-_TOLD_BY_SCENARIOS: Final = frozenset(("DuplicateObject", "NotRead", "OldApiVersion", "NoNodePools"))
+_TOLD_BY_SCENARIOS: Final = frozenset(("DuplicateObject", "NotRead", "NoNodePools"))
 _DUMP: Final = "kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml"
 _NODES_NAMED: Final = 10
 _OF_RULES: Final = frozenset(kind.resource.kind for kind in RULE_KINDS)
@@ -53,6 +54,7 @@ def read_cluster(source: ClusterSource, *, also: Sequence[ReadKind] = ()) -> Clu
 
 def understood(documents: list[Document], problems: Sequence[Finding]) -> ClusterInput:
     """The cluster in these documents; `problems`: of reading them."""
+    documents = list(converted(documents))
     snapshot, odd, unreadable = take_in((each for each in documents if _is_for_rules(each)), _field_remedy)
     if unreadable:
         documents = [document for document in documents if document not in unreadable]

@@ -64,7 +64,7 @@ class Player:
         self.happened = lines
         self.source.push(
             play.now,
-            play.cluster.records()(),
+            play.cluster.snapshot(),
             decisions=[decided(past) for past in reversed(list(play.disruption.history)[-_DECISIONS:])],
             left_alone=dict(play.disruption.left_alone),
             replacements=play.disruption.not_replaced,

@@ -19,8 +19,10 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from dovetail import __version__
+from dovetail.api import names
 from dovetail.cli.common.process import allow_all_handles
-from dovetail.cli.run.observed_kwok import ObservedKwok
+from dovetail.cli.common.providers import provider_named
+from dovetail.cli.run.observed_cloud import ObservedCloud
 from dovetail.cli.run.options import RunOptions
 from dovetail.controllers.assembly import DisruptionOptions, all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
@@ -33,7 +35,7 @@ from dovetail.kube import NO_PATIENCE, connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, ApiError, Clock, KubeApi, NotFound, Resource
-from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.providers.bundle import ProviderSetup, StartedProvider
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.compute import ThreadCompute, space_collections, spare_collections
 from dovetail.runtime.dry_run import DryRunApi
@@ -131,10 +133,22 @@ class _ClusterConnection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 async def program(options: RunOptions) -> AsyncIterator[Program]:
     """All parts, connected. Raises KubeConfigError and Unreachable."""
     async with _connection(options) as connection:
-        missing = await missing_crds(connection.api, [NODEPOOLS, NODECLAIMS, KwokProvider.node_classes])
+        bundle = provider_named(options.provider)
+        missing = await missing_crds(connection.api, [NODEPOOLS, NODECLAIMS, bundle.node_classes])
         if missing:
             log.error("CRDs missing", extra={"crds": ", ".join(missing), "install": INSTALL})
-        yield _assembled(options, connection, missing)
+        metrics = Metrics(CollectorRegistry())
+        setup = ProviderSetup(
+            api=connection.api,
+            clock=connection.clock,
+            metrics=metrics,
+            settings=options.provider_settings,
+            instance_types=options.instance_types,
+        )
+        async with bundle.started(setup) as started:
+            yield _assembled(
+                options, connection, started, labels=bundle.well_known_labels, metrics=metrics, missing=missing
+            )
 
 
 @asynccontextmanager
@@ -173,10 +187,18 @@ async def _connection(options: RunOptions) -> AsyncIterator[_ClusterConnection]:
         )
 
 
-def _assembled(options: RunOptions, connection: _ClusterConnection, missing: tuple[str, ...]) -> Program:
+def _assembled(
+    options: RunOptions,
+    connection: _ClusterConnection,
+    started: StartedProvider,
+    *,
+    labels: frozenset[str],
+    metrics: Metrics,
+    missing: tuple[str, ...],
+) -> Program:
+    """`labels`: those that the provider knows."""
     api, clock, seed = connection.api, connection.clock, connection.seed
-    metrics = Metrics(CollectorRegistry())
-    provider = ObservedKwok(api, clock, metrics, types=options.instance_types)
+    provider = ObservedCloud(started.cloud, clock, metrics)
     failures = Failures(tolerated=True, seed=seed)
     cluster = WatchedCluster(
         api,
@@ -185,6 +207,7 @@ def _assembled(options: RunOptions, connection: _ClusterConnection, missing: tup
         seed=seed,
         failures=failures,
         scheduler_profiles=options.scheduler_config.profiles,
+        well_known_labels=names.WELL_KNOWN_LABELS | labels,
     )
     recorder = EventRecorder(api, clock, instance=connection.identity, seed=seed)
     clearance = partial(
@@ -205,9 +228,10 @@ def _assembled(options: RunOptions, connection: _ClusterConnection, missing: tup
             metrics,
             timings,
             options.gates,
-            provisioning=provisioning(options),
+            provisioning=provisioning(options, cluster.well_known_labels),
             disrupting=DisruptionOptions(reading=options.budget_reading),
             types=types,
+            of_provider=started.controllers(cluster),
         ),
         prices,
     ]
@@ -242,13 +266,16 @@ def _assembled(options: RunOptions, connection: _ClusterConnection, missing: tup
     return Program(manager, cluster, metrics, disruption, access, missing)
 
 
-def provisioning(options: RunOptions) -> ProvisioningOptions:
+def provisioning(
+    options: RunOptions, well_known_labels: frozenset[str] = names.WELL_KNOWN_LABELS
+) -> ProvisioningOptions:
     """The options about planning nodes for pods."""
     return ProvisioningOptions(
         compute=ThreadCompute(),
         options=SchedulingOptions(
             respect_preferences=options.preference_policy == "Respect",
             strict_min_values=options.min_values_policy == "Strict",
+            well_known=well_known_labels,
         ),
         batch_idle=timedelta(seconds=options.batch_idle_seconds),
         batch_longest=timedelta(seconds=options.batch_max_seconds),
@@ -321,7 +348,9 @@ async def serving_all(options: RunOptions, made: Program) -> AsyncIterator[None]
                 try:
                     served = await stack.enter_async_context(serving(routes, address=address, port=port))
                 except OSError as error:
-                    raise PortTaken(f"cannot serve {what} on {address or '*'}:{port}: {error.strerror}") from error
+                    option = "metrics-port" if what == "metrics" else "health-probe-port"
+                    flaw = f"cannot serve {what} on {address or '*'}:{port}: {error.strerror}"
+                    raise PortTaken(f"{flaw}; give --{option} 0 for a free one") from error
                 log.info("serving", extra={"what": what, "address": address or "*", "port": served})
         if options.dashboard_port:
             await stack.enter_async_context(_dashboard(options, made))

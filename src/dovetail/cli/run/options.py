@@ -13,6 +13,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.cli.common.instance_types import read_instance_types
 from dovetail.cli.common.options import CONTEXT, KUBECONFIG, READINGS, READINGS_HELP
+from dovetail.cli.common.providers import PROVIDERS, provider_option
 from dovetail.cli.common.scheduler_config import HELP, SchedulerConfig, read_scheduler_config
 from dovetail.cli.run.values import (
     ConvertedParam,
@@ -52,6 +53,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     enable_profiling: bool
     gates: FeatureGates
     unsupported_gates: tuple[str, ...]
+    provider: str
+    provider_settings: dict[str, Any]  # the values of the provider's own options
     instance_types: tuple[InstanceType, ...] | None
     batch_max_seconds: float
     batch_idle_seconds: float
@@ -155,6 +158,7 @@ _OBSERVING: Final = [
 ]
 
 _DECIDING: Final = [
+    provider_option(envvar="PROVIDER"),
     _option("budget-reading", READINGS, BudgetSemantics.SEED.value, READINGS_HELP),
     _option(
         "feature-gates",
@@ -222,6 +226,11 @@ def run_options(function: Callable[[RunOptions], None]) -> Callable[..., None]:
         gates, unsupported = given.pop("feature_gates")
         for name in _IGNORED:
             del given[name]
+        given["provider_settings"] = {
+            str(option.name): given.pop(str(option.name))
+            for bundle in PROVIDERS().usable.values()
+            for option in bundle.options
+        }
         given["budget_reading"] = BudgetSemantics(given["budget_reading"])
         given["log_format"] = LogFormat(given["log_format"])
         function(RunOptions(gates=gates, unsupported_gates=unsupported, **given))
@@ -229,4 +238,6 @@ def run_options(function: Callable[[RunOptions], None]) -> Callable[..., None]:
     decorated: Any = command
     for option in reversed([*_CONNECTION, *_LEADING, *_OBSERVING, *_DECIDING, *_IGNORED.values()]):
         decorated = option(decorated)
+    for bundle in PROVIDERS().usable.values():
+        decorated.__click_params__ += bundle.options
     return decorated  # type: ignore[no-any-return]

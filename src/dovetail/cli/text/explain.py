@@ -10,7 +10,7 @@ from msgspec import UNSET
 from dovetail.cli.common.output import Times, count, problem_lines, sections, table
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
-from dovetail.rules.verdict import Rule
+from dovetail.rules.verdict import Remark, Rule
 from dovetail.values.foreign_text import plain
 from dovetail.views.explain.answers import NodeStanding
 from dovetail.views.explain.data import AnswerView
@@ -41,14 +41,13 @@ def explanation_lines(
     """The whole explanation. Verbose shows every rule that was checked, quiet only what is blocked.
 
     `named`: it is about objects that the user has named. Their answers come first, and the rules about reasons that
-    they have. `namespace`: it is about the pods of this namespace, which come first, and about their nodes.
+    they have. `namespace`: it is about the pods of this namespace, which come first, and about their nodes. Only nodes
+    with a reason to go are explained.
     """
-    text = _ExplainText(times, verbose=verbose, quiet=quiet, named=named)
+    text = _ExplainText(times, verbose=verbose, quiet=quiet, named=named, brief=namespace is not None)
     nodes, pods = explanation.nodes, explanation.pods
     of_namespace: list[str] = []
     if namespace is not None:
-        on = {pod.node for pod in pods}
-        nodes = tuple(node for node in nodes if node.name in on)
         of_namespace = text.pod_table(pods) or [f"there are no pods in namespace {plain(namespace)}"]
     workloads = explanation.workloads or ()
     owned = {(each.namespace, name) for each in workloads for name in each.pods}
@@ -82,11 +81,12 @@ def answer_lines(node: NodeView, times: Times) -> list[str]:
 
 
 class _ExplainText:
-    def __init__(self, times: Times, *, verbose: bool, quiet: bool, named: bool) -> None:
+    def __init__(self, times: Times, *, verbose: bool, quiet: bool, named: bool, brief: bool = False) -> None:
         self.times = times
         self.verbose = verbose
         self.quiet = quiet
         self.named = named
+        self.brief = brief
 
     def summary(self, nodes: tuple[NodeView, ...]) -> list[str]:
         """How many nodes are leaving, free, waiting or stuck, and which rules block most of them."""
@@ -110,7 +110,10 @@ class _ExplainText:
         lines = [f"{click.style(plain(node.name), bold=True)} {self._sentence(node, node.answer)}"]
         if node.answer.next_step:
             lines.append(f"  → {plain(str(node.answer.next_step))}")
-        return lines
+        return lines + self._held(node)
+
+    def _held(self, node: NodeView) -> list[str]:
+        return [] if node.held is UNSET else [f"  {self.times.localised(plain(node.held.sentence))}"]
 
     def _sentence(self, node: NodeView, answer: AnswerView) -> str:
         cause = self.times.localised(plain(str(answer.cause)))
@@ -132,20 +135,22 @@ class _ExplainText:
         return text.replace(self.times.stamp(at), self.times.full(at), 1)
 
     def nodes(self, nodes: tuple[NodeView, ...]) -> list[str]:
-        shown = [node for node in nodes if not self.quiet or node.free_at != self.times.now]
+        shown = [node for node in nodes if not self.quiet or node.free_at != self.times.now or _is_stuck(node)]
         if not shown:
             return []
         rows = [["NODE", "POOL", "STATE", "PODS", "FREE", "EXPIRES", "FORCED BY"]]
         for node in shown:
             leaving = node.state in IN_DISRUPTION
-            free = "leaving" if leaving else self.times.full(node.free_at, none="never")
+            is_free = node.free_at == self.times.now and not _is_stuck(node)
+            free = self.times.full(node.free_at, none="never") if is_free or node.free_at != self.times.now else "stuck"
+            free = "leaving" if leaving else free
             rows.append(
                 [
                     plain(node.name),
                     plain(node.nodepool or "-"),
                     f"{node.state} {MEANING[NodeState(node.state)]}" + (", NotReady" if node.ready is False else ""),
                     str(node.pods),
-                    _coloured(free, good=leaving or node.free_at == self.times.now),
+                    _coloured(free, good=leaving or is_free),
                     self.times.distance(node.expires_at) or "never",
                     self.times.full(node.deadline, none="-"),
                 ]
@@ -167,7 +172,7 @@ class _ExplainText:
             waits = ["  waits for"] if pods.blockers else []
             return [*sentence, *waits, *self._blockers(pods), *self._deletions(node)]
         # Most reasons are blocked by the same rules, so each blocker is shown once.
-        lines: list[str] = []
+        lines = [] if self.named else self._held(node)
         if (
             not self.named
             and node.answer is not UNSET
@@ -175,7 +180,8 @@ class _ExplainText:
         ):
             lines.append(f"  {self._sentence(node, node.answer)}")
         shown_verdicts: set[str] = set()
-        for reason in sorted(node.reasons, key=lambda reason: not reason.wanted):
+        reasons = [reason for reason in node.reasons if reason.wanted or self.verbose or not self.brief]
+        for reason in sorted(reasons, key=lambda reason: not reason.wanted):
             every = self.verbose or (self.named and reason.wanted)
             shown = [
                 verdict
@@ -220,7 +226,7 @@ class _ExplainText:
         return "" if until is None else f" until {self.times.full(until)}"
 
     def _verdict(self, verdict: VerdictView, rules: str = "") -> str:
-        mark = _coloured("✓" if verdict.allowed else "✗", good=verdict.allowed)
+        mark = _mark(verdict)
         message = self.times.localised(plain(verdict.message))
         # Most messages name their instant; it is added to the others.
         stamp = None if verdict.until is None else self.times.stamp(verdict.until)
@@ -338,6 +344,10 @@ class _ExplainText:
         return table(rows) if pools else []
 
 
+def _is_stuck(node: NodeView) -> bool:
+    return node.answer is not UNSET and node.answer.standing == NodeStanding.STUCK
+
+
 def _pods_of(workload: WorkloadView, pods: tuple[PodView, ...]) -> tuple[PodView, ...]:
     return tuple(pod for pod in pods if pod.namespace == workload.namespace and pod.name in workload.pods)
 
@@ -352,6 +362,14 @@ def _alike(verdicts: Sequence[VerdictView]) -> list[tuple[str, VerdictView]]:
     for verdict in verdicts:
         found.setdefault((verdict.message, verdict.allowed), []).append(verdict)
     return [(", ".join(each.rule for each in alike), alike[0]) for alike in found.values()]
+
+
+def _mark(verdict: VerdictView) -> str:
+    if verdict.remark == Remark.UNCHECKED:
+        return click.style("–", dim=True)
+    if verdict.remark == Remark.MISTAKE:
+        return click.style("!", fg="yellow")
+    return _coloured("✓" if verdict.allowed else "✗", good=verdict.allowed)
 
 
 def _coloured(text: str, *, good: bool) -> str:

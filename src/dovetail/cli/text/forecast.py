@@ -6,7 +6,7 @@ from datetime import datetime
 
 import click
 
-from dovetail.cli.common.output import Times, problem_lines, sections, table
+from dovetail.cli.common.output import Times, count, cut_middle, problem_lines, sections, table
 from dovetail.cli.text.forecast_bars import LEGEND, TimeScale
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.values.foreign_text import plain
@@ -31,6 +31,7 @@ _WIDEST = 24
 _GAP = 3  # columns, in tables
 _NARROWEST_BAR = 24
 _WIDEST_BAR = 96
+_FILE_WIDTH = 80
 # Events that the bars show already.
 _BY_THE_WAY = frozenset(
     {ForecastEventType.FREE, ForecastEventType.BLOCKED, ForecastEventType.WINDOW_OPENS, ForecastEventType.WINDOW_CLOSES}
@@ -44,11 +45,11 @@ _RANKS = (
 )
 
 
-def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: bool, quiet: bool) -> list[str]:
-    """The whole forecast. Verbose shows everything, quiet only nodes with events."""
+def forecast_lines(forecast: Forecast, times: Times, *, width: int | None, verbose: bool, quiet: bool) -> list[str]:
+    """The whole forecast. Verbose shows everything, quiet only nodes with events. `width` None: names are not cut."""
     text = _ForecastText(forecast, times, width=width, verbose=verbose, quiet=quiet)
     bodies = {
-        "Herds": text.herds(forecast.herds),
+        "Many at once": text.herds(forecast.herds),
         "Nodes": text.nodes(forecast.nodes),
         "Events": text.events(forecast.nodes),
         "Budgets": text.pools(forecast.nodepools),
@@ -59,7 +60,7 @@ def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: boo
 
 
 class _ForecastText:
-    def __init__(self, forecast: Forecast, times: Times, *, width: int, verbose: bool, quiet: bool) -> None:
+    def __init__(self, forecast: Forecast, times: Times, *, width: int | None, verbose: bool, quiet: bool) -> None:
         self.forecast = forecast
         self.times = times
         self.width = width
@@ -93,9 +94,9 @@ class _ForecastText:
         shown = ranked if self.verbose else ranked[:_MOST_NODES]
         if not shown:
             return ["Nothing happens to any node."] if nodes else []
-        cells = [[_cut(node.name), _cut(node.nodepool or "-"), self._next(node)] for node in shown]
+        cells = [[self._name(node.name), self._name(node.nodepool or "-"), self._next(node)] for node in shown]
         used = sum(max(map(len, column)) + _GAP for column in zip(["NODE", "POOL", "NEXT"], *cells, strict=True))
-        width = max(_NARROWEST_BAR, min(_WIDEST_BAR, self.width - used))
+        width = max(_NARROWEST_BAR, min(_WIDEST_BAR, (_FILE_WIDTH if self.width is None else self.width) - used))
         scale = TimeScale(self.forecast.at, self.forecast.end, width, self.times.zone)
         rows = [["NODE", "POOL", scale.labels(), "NEXT"]]
         rows += [
@@ -104,6 +105,11 @@ class _ForecastText:
         ]
         lines = [*table(rows), LEGEND]
         return [*lines, *_left_out(len(nodes) - len(shown), "nodes")]
+
+    def _name(self, name: str) -> str:
+        """Names of nodes differ at their ends, so a terminal shows both ends. A file gets the whole name."""
+        name = plain(name)
+        return name if self.width is None else cut_middle(name, _WIDEST)
 
     def _next(self, node: NodeForecast) -> str:
         """The most important event of the node."""
@@ -156,14 +162,14 @@ class _ForecastText:
         for pool in pools:
             alike: dict[str, list[str]] = defaultdict(list)
             for reason in pool.reasons:
-                budget = "forceful, without budget" if reason.forceful else self._budget(reason.spans)
+                budget = "budgets do not apply" if reason.forceful else self._budget(reason.spans)
                 alike[budget].append(reason.reason)
             name = click.style(plain(pool.name), bold=True)
-            lines += [f"{name} ({pool.nodes} nodes) {', '.join(alike[budget])}: {budget}" for budget in alike]
+            lines += [f"{name} ({count(pool.nodes, 'node')}) {', '.join(alike[budget])}: {budget}" for budget in alike]
         return lines
 
     def _budget(self, spans: Sequence[BudgetSpan]) -> str:
-        parts = [f"{_left(spans[0])} now"]
+        parts = [f"{_left(spans[0])} left now"]
         stamp = self.times.full if self.verbose else self.times.clock
         parts += [f"{_left(span)} from {stamp(span.start)}" for span in spans[1:]]
         most = len(parts) if self.verbose else _MOST_CHANGES
@@ -200,10 +206,5 @@ def _interest(node: NodeForecast) -> tuple[int, datetime, str]:
     return len(_RANKS) + 2 + (node.spans[0].kind is SpanKind.FREE), node.spans[0].start, node.name
 
 
-def _left_out(count: int, what: str) -> list[str]:
-    return [f"… and {count} more {what}; -v shows all"] if count > 0 else []
-
-
-def _cut(name: str) -> str:
-    name = plain(name)
-    return name if len(name) <= _WIDEST else f"{name[: _WIDEST - 1]}…"
+def _left_out(number: int, what: str) -> list[str]:
+    return [f"… and {number} more {what}; -v shows all"] if number > 0 else []

@@ -12,6 +12,7 @@ from dovetail.views.plan import CommandView, MoveView, NewNodeView, NodeOutcome,
 _COLOURS = {
     NodeOutcome.GOES: "yellow",
     NodeOutcome.WAITS: "cyan",
+    NodeOutcome.STUCK: "red",
     NodeOutcome.LEAVING: "yellow",
     NodeOutcome.STAYS: "green",
 }
@@ -48,18 +49,21 @@ class _PlanText:
             return ""
         fates = Counter(node.fate for node in plan.nodes)
         named = {
-            NodeOutcome.WAITS: "wait",
-            NodeOutcome.LEAVING: "are leaving already",
-            NodeOutcome.STAYS: "stay",
+            NodeOutcome.STUCK: ("is stuck", "are stuck"),
+            NodeOutcome.WAITS: ("waits", "wait"),
+            NodeOutcome.LEAVING: ("is leaving already", "are leaving already"),
+            NodeOutcome.STAYS: ("stays", "stay"),
         }
-        others = ", ".join(f"{fates[fate]} {words}" for fate, words in named.items() if fates[fate])
+        others = ", ".join(f"{fates[fate]} {words[fates[fate] > 1]}" for fate, words in named.items() if fates[fate])
         rest = f"; of the other nodes {others}" if others else ""
         if not plan.commands:
             return f" nothing would be disrupted{rest}"
         nodes = sum(len(command.nodes) for command in plan.commands)
         saved = sum(command.savings_per_hour or 0.0 for command in plan.commands)
         saving = f", saving {_price(saved)}" if saved else ""
-        return f" {count(len(plan.commands), 'command')} would start, for {count(nodes, 'node')}{saving}{rest}"
+        pods = sum(len(command.pods) for command in plan.commands)
+        moved = f" with {count(pods, 'pod')}" if pods else ""
+        return f" {count(len(plan.commands), 'command')} would start, for {count(nodes, 'node')}{moved}{saving}{rest}"
 
     def command(self, command: CommandView) -> list[str]:
         new = len(command.replacements)

@@ -88,7 +88,7 @@ def _figures(report: SimulationReport) -> list[str]:
             f"evicted {pods.evicted}, forced {_bad(pods.forced)}, lost {_bad(pods.lost)}, preempted "
             f"{pods.preempted}, pending at the end {pods.pending}",
         ),
-        ("Cost", f"{cost.total:.2f} in total, per hour {cost.per_hour_start:.3f} → {cost.per_hour_end:.3f}"),
+        ("Cost", f"${cost.total:,.2f} in total; hourly ${cost.per_hour_start:.3f} → ${cost.per_hour_end:.3f}"),
     ]
     if saved.commands:
         again, vain, unplanned = map(_bad, (saved.moved_again, saved.moved_in_vain, saved.unplanned))

@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.text import Text
 
-from dovetail.cli.common.output import Times
+from dovetail.cli.common.output import Times, cut_middle
 from dovetail.cli.text.forecast_bars import TimeScale
 from dovetail.cli.top.fitting import fit, instant, longest
 from dovetail.cli.top.keys import ViewState
@@ -23,6 +23,8 @@ from dovetail.views.forecast.data import ForecastEventType, SpanKind
 WIDE: Final = 110  # columns: room for what comes next
 WIDEST: Final = 140  # and for what the states are called
 _NARROWEST_BAR: Final = 8
+ENDLESS: Final = 10_000  # columns of a file
+_FILE_BAR: Final = 48
 _NEXT: Final = 20  # `~expires 03-11 13:20`
 _STYLES: Final = {SpanKind.FREE: "green", SpanKind.BLOCKED: "red", SpanKind.DRAINING: "yellow", SpanKind.GONE: "dim"}
 _WORDS: Final = {
@@ -42,9 +44,11 @@ _SHORT: Final[dict[str, str]] = {
 class NodeTable:
     """Draws rows with the same columns, whichever rows are visible."""
 
-    def __init__(self, rows: Sequence[NodeRow], view: ViewState, times: Times, width: int) -> None:
+    def __init__(self, rows: Sequence[NodeRow], view: ViewState, times: Times, width: int | None) -> None:
         self._times = times
         self._seconds = int(times.now.timestamp())
+        self._whole = width is None
+        width = ENDLESS if width is None else width
         self._width = width
         self._wide = width >= WIDE
         self._widest = width >= WIDEST
@@ -61,6 +65,7 @@ class NodeTable:
         }
         rest = width - 2 - sum(self._columns.values()) - len(self._gap) * len(self._columns)
         rest -= _NEXT + len(self._gap) if self._wide else 0
+        rest = min(rest, _FILE_BAR) if self._whole else rest
         end = times.now + timedelta(seconds=view.ahead)
         self._scale = TimeScale(times.now, end, rest, times.zone) if rest >= _NARROWEST_BAR else None
 
@@ -82,7 +87,8 @@ class NodeTable:
         line = Text.assemble("▸" if selected else " ", (" " if row.stuck is None else "!", "bold red"))
         for column, width in self._columns.items():
             style = _STYLES[kind_at(row, self._seconds)] if column == "FREE" else ""
-            line.append(fit(cells[column], width), style=style).append(self._gap)
+            cell = cut_middle(plain(cells[column]), width) if column == "NODE" else cells[column]
+            line.append(fit(cell, width), style=style).append(self._gap)
         if self._scale is not None:
             line.append_text(self._bar(row, self._scale)).append(self._gap)
         if self._wide:
@@ -101,6 +107,8 @@ class NodeTable:
         if is_leaving(row):
             return "leaving"
         at = free_at(row, self._seconds)
+        if row.stuck is not None and at == self._seconds:
+            return "stuck"  # by its budget: no rule of the node or its pods blocks it
         if at is None:
             return "never"
         return "now" if at <= self._seconds else relative(instant(at), instant(self._seconds)).removeprefix("in ")

@@ -185,7 +185,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 def figures(rows: Sequence[NodeRow], now: int) -> Figures:
     return Figures(
-        free=sum(kind_at(row, now) is SpanKind.FREE for row in rows),
+        free=sum(kind_at(row, now) is SpanKind.FREE and row.stuck is None for row in rows),
         stuck=sum(row.stuck is not None for row in rows),
         waiting=sum(row.waiting is not None for row in rows),
         never=sum(map(is_never_free, rows)),

@@ -14,7 +14,7 @@ from dovetail.cli.text.forecast_bars import LEGEND
 from dovetail.cli.top.details import details_lines
 from dovetail.cli.top.fitting import cut
 from dovetail.cli.top.keys import KeyTargets, ViewState
-from dovetail.cli.top.nodes import NodeTable
+from dovetail.cli.top.nodes import ENDLESS, NodeTable
 from dovetail.cli.top.pools import pool_lines
 from dovetail.cli.top.rows import figures, grouped, matching, ordered
 from dovetail.model.finding import Severity
@@ -69,15 +69,16 @@ def draw(scene: ScreenContent, view: ViewState, width: int, height: int) -> Draw
 
 
 def printed(
-    scene: ScreenContent, view: ViewState, width: int, details: Mapping[str, NodeDetails] | None = None
+    scene: ScreenContent, view: ViewState, width: int | None, details: Mapping[str, NodeDetails] | None = None
 ) -> list[Text]:
-    """The same for a pipe or file: all rows, with these details by the keys of rows."""
+    """The same for a pipe or file: all rows, with these details by the keys of rows. `width` None: nothing is cut."""
     picture = _ScreenLayout(scene, view, width)
     pools = picture.pools(most=len(picture.board.pools))
     lines = [*picture.head(), Text(), *pools, *([Text()] if pools else []), *picture.table(picture.entries())]
     lines += [Text(LEGEND)] if picture.rows else []
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
+    if width is not None:
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
     for row in picture.rows:
         if details and row.key in details:
             lines += [Text(), *map(Text.from_ansi, details_lines(details[row.key], row, picture.times))]
@@ -85,10 +86,11 @@ def printed(
 
 
 class _ScreenLayout:
-    def __init__(self, scene: ScreenContent, view: ViewState, width: int) -> None:
+    def __init__(self, scene: ScreenContent, view: ViewState, width: int | None) -> None:
         self.scene = scene
         self.view = view
-        self.width = width
+        self.whole = width is None
+        self.width = ENDLESS if width is None else width
         self.now = int(scene.now.timestamp())
         self.times = Times(scene.now, scene.zone)
         self.board = scene.board or _NOTHING
@@ -189,7 +191,7 @@ class _ScreenLayout:
             if self.scene.board is not None:
                 yield Text("No node matches the filter." if self.board.rows else "There are no nodes.", style="dim")
             return
-        table = NodeTable(self.rows, self.view, self.times, self.width)
+        table = NodeTable(self.rows, self.view, self.times, None if self.whole else self.width)
         yield table.heading()
         for entry in entries:
             yield entry if isinstance(entry, Text) else table.line(entry, selected=entry is selected)

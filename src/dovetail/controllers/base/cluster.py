@@ -3,7 +3,7 @@
 import logging
 from typing import Any, Final
 
-from dovetail.api import objects
+from dovetail.api import names, objects
 from dovetail.ports import (
     CSI_NODES,
     DAEMONSETS,
@@ -34,12 +34,10 @@ log = logging.getLogger(__name__)
 
 SETTLED_AT_ONCE: Final = 250  # nodes joined in one iteration of the event loop: about 5 ms
 
-_FOLLOWED: Final[tuple[Resource[Any], ...]] = (
-    PODS,
-    NODES,
-    NODECLAIMS,
-    NODEPOOLS,
-    PDBS,
+# What rules read.
+_FOLLOWED: Final[tuple[Resource[Any], ...]] = (PODS, NODES, NODECLAIMS, NODEPOOLS, PDBS)
+# What decisions of the controller read besides.
+_FOR_DECISIONS: Final[tuple[Resource[Any], ...]] = (
     VOLUME_ATTACHMENTS,
     VOLUME_CLAIMS,
     VOLUMES,
@@ -53,25 +51,27 @@ _SPREAD: Final[tuple[Resource[Any], ...]] = (SERVICES, REPLICASETS, STATEFULSETS
 
 
 class WatchedCluster(ClusterState):
-    """Subscribe before you run the reflectors."""
+    """Subscribe before you run the reflectors. Without node classes it follows only what rules read."""
 
     def __init__(
         self,
         api: KubeApi,
         clock: Clock,
-        node_classes: Resource[objects.NodeClass],
+        node_classes: Resource[objects.NodeClass] | None = None,
         *,
         seed: int = 0,
         timings: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
         failures: Failures | None = None,
         scheduler_profiles: SchedulerProfiles | None = None,
+        well_known_labels: frozenset[str] = names.WELL_KNOWN_LABELS,
     ) -> None:
         failures = failures or Failures()
         super().__init__(
-            NodeClassKind(node_classes.group, node_classes.kind, node_classes.plural),
+            None if node_classes is None else NodeClassKind(node_classes.group, node_classes.kind, node_classes.plural),
             failed=failures.take,
             warn=lambda line: log.warning("%s", line),
             scheduler_profiles=scheduler_profiles,
+            well_known_labels=well_known_labels,
         )
         self.clock = clock
         self._settling = False
@@ -81,8 +81,11 @@ class WatchedCluster(ClusterState):
             read = resource.read_as(reading.struct)
             return Reflector(api, clock, read, reading.keep, seed=seed, timings=timings, failures=failures, store=store)
 
-        spread = (each for each in _SPREAD if each.plural in self.stores)
-        self.reflectors = [follow(each) for each in (*_FOLLOWED, *spread, node_classes)]
+        followed = _FOLLOWED
+        if node_classes is not None:
+            spread = (each for each in _SPREAD if each.plural in self.stores)
+            followed = (*_FOLLOWED, *_FOR_DECISIONS, *spread, node_classes)
+        self.reflectors = [follow(each) for each in followed]
 
     async def settled(self) -> None:
         """Derives what changed, in short iterations of the event loop, so that the next reader has little to do."""

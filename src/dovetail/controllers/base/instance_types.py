@@ -51,8 +51,9 @@ class InstanceTypeSource:
                 return  # another task has just asked; if it failed, not every waiting task runs into the timeout
             self._types.asking(pool)
             try:
-                source = await within(self._clock, ASKING_SECONDS, self._provider.instance_types(pool))
-                self._types.answered(pool, source, at=self._clock.monotonic())
+                listed = await within(self._clock, ASKING_SECONDS, self._provider.instance_types(pool))
+                at = self._clock.monotonic()
+                self._types.answered(pool, listed.types, at=at, version=listed.version)
             except CloudError as error:
                 self._types.failed(pool, f"cannot be looked up: {error}", at=self._clock.monotonic())
             except TimeoutError:

@@ -10,12 +10,12 @@ from dovetail.api import objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.observe.logs import about
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import ApiError, Clock, Conflict, KubeApi, NotFound
+from dovetail.ports import ApiError, Clock, CloudError, Conflict, KubeApi, NotFound
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Context
 from dovetail.runtime.pace import Backoff
-from dovetail.runtime.work_queue import Done, Outcome, WorkQueue, work
+from dovetail.runtime.work_queue import Done, Outcome, Retry, WorkQueue, work
 from dovetail.state.store import Change, InFlight, KubernetesObject, Store, values_of
 
 K = TypeVar("K", bound=Hashable)
@@ -24,7 +24,15 @@ V = TypeVar("V")
 # A fallback only: the watch event of our own write adds the key.
 IN_FLIGHT_SECONDS: Final = 5.0
 CONFLICT_SECONDS: Final = 0.05
+LONGEST_RETRY_AFTER_SECONDS: Final = 300.0  # whatever a cloud says
 ADDED_AT_ONCE: Final = 250  # keys in one iteration of the event loop: dozens of controllers start together
+
+
+def retried(error: CloudError, what: str) -> Outcome:
+    """When to ask the cloud again: after the time that it names, or after the key's back-off."""
+    if error.retry_after > 0:
+        return Done(min(error.retry_after, LONGEST_RETRY_AFTER_SECONDS))
+    return Retry(f"{what}: {error}")
 
 
 class KeyedController(ABC, Generic[K]):

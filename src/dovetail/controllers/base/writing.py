@@ -71,8 +71,8 @@ def publish_disrupted(
     recorder: EventRecorder, cluster: WatchedCluster, claim: objects.NodeClaim, reason: Reason, why: str
 ) -> None:
     """Publishes on the claim and its Nodes why they are disrupted."""
+    note = f"Draining: {reason}; {why}"
     for about in (about_claim(claim), *map(about_node, cluster.nodes_of(claim))):
-        note = f"Disrupting {about.kind}: {reason}, {why}"
         publish(recorder, about, EventReason.DISRUPTION_TERMINATING, note, about.uid, reason)
 
 

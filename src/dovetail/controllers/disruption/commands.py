@@ -75,6 +75,7 @@ log = logging.getLogger(__name__)
 BACKOFF: Final = Backoff(first_seconds=60.0, cap_seconds=1800.0)  # R23
 NOMINATED_FOR: Final = nomination(timedelta(seconds=10))
 T = TypeVar("T")
+_MOST_NAMED: Final = 3
 
 
 class _StartedCommand(msgspec.Struct):
@@ -303,7 +304,7 @@ class DisruptionCommands(KeyedController[str]):
         members = await _all([self._mark_disrupting(claim, record) for claim in members])
         self._nominate(record.id)
         if waits:
-            self._publish_waiting(filter(None, found.values()))
+            self._publish_waiting(filter(None, found.values()), members)
             return Done(seconds_until(record.deadline, now))
         over = await self._over_budget(members, record)
         now = self.clock.now()
@@ -351,8 +352,10 @@ class DisruptionCommands(KeyedController[str]):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def _delete(self, claim: objects.NodeClaim, record: CommandRecord) -> None:
-        number = len(record.replacements)
-        why = f"{number} replacement{'s are' if number > 1 else ' is'} there" if number else "it needs no replacement"
+        new = record.replacements
+        named = f"{', '.join(new[:_MOST_NAMED])}{' …' if len(new) > _MOST_NAMED else ''}"
+        why = f"replacement{'s' if len(new) > 1 else ''} {named} {'are' if len(new) > 1 else 'is'} ready"
+        why = why if new else "it needs no replacement"
         reason, policy = record.reason.lower(), self._policy(claim) if record.method in CONSOLIDATING else ""
         await disrupt(
             self.api, self._cluster, self._metrics, claim, reason=reason, why=why, consolidation_policy=policy
@@ -432,10 +435,12 @@ class DisruptionCommands(KeyedController[str]):
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _publish_waiting(self, claims: Iterable[objects.NodeClaim]) -> None:
+    def _publish_waiting(self, claims: Iterable[objects.NodeClaim], old: Sequence[objects.NodeClaim]) -> None:
+        more = f" and {len(old) - _MOST_NAMED} more" if len(old) > _MOST_NAMED else ""
+        named = ", ".join(claim.metadata.name for claim in old[:_MOST_NAMED])
+        note = f"Replacement for {named}{more}: waiting until it is ready"
         for claim in claims:
             if not is_true(claim, ConditionType.INITIALIZED):
-                note = "Waiting for it to be initialized, to disrupt what it replaces"
                 publish(self.recorder, about_claim(claim), EventReason.DISRUPTION_WAITING_READINESS, note)
 
     def _nominate(self, key: str) -> None:

@@ -66,7 +66,7 @@ class Replacements:
         self, command: Command, name: str, claim: NewClaim, pools: Mapping[str, objects.NodePool]
     ) -> PlannedReplacement:
         """Uses the pool as in the decision. Raises Refused."""
-        pool, types, well_known = pools.get(claim.pool), self._state.places().types, names.WELL_KNOWN_LABELS
+        pool, types, well_known = pools.get(claim.pool), self._state.places().types, self._cluster.well_known_labels
         is_static = command.method in STATIC
         if pool is None or not (is_static or claim.pool in types):
             raise CommandRefused(f"NodePool {claim.pool} cannot be used any more")

@@ -27,6 +27,7 @@ from dovetail.planning.node.health import NodeFault, ailment, is_repaired, snake
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
 from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.values.timestamp import format_time
 
 BLOCKED_DEDUPE_SECONDS: Final = 900.0
 
@@ -83,7 +84,9 @@ class NodeHealth(KeyedController[str]):
             note, reason = f"not replaced: {blocked}", EventReason.NODE_REPAIR_BLOCKED
             warn(self.recorder, about_node(node), reason, note, dedupe_seconds=BLOCKED_DEDUPE_SECONDS)
             return Done(self._timings.repair_blocked_seconds)
-        why = f"{ill.condition} of node {key} has been bad for too long"
+        since = next(each.last_transition_time for each in node.status.conditions if each.type == ill.condition)
+        unhealthy = "NotReady" if ill.condition == "Ready" else f"unhealthy ({ill.condition})"
+        why = f"Node {key} has been {unhealthy} since {'' if since is None else format_time(since)}"
         claim = await write_reason(self.api, self._cluster, claim, Reason.UNHEALTHY, now)
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.UNHEALTHY.lower(), why=why)
         publish_disrupted(self.recorder, self._cluster, claim, Reason.UNHEALTHY, why)

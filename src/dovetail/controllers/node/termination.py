@@ -12,7 +12,7 @@ from typing import Final
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionReason, ConditionType, EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
+from dovetail.controllers.base.keyed import KeyedController, own_name, retried, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
     about_node,
@@ -35,7 +35,7 @@ from dovetail.ports import CloudError, CloudProvider, InstanceGone
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.protection import do_not_disrupt
 from dovetail.rules.states import DISRUPTED, has_disrupted_taint
-from dovetail.runtime.work_queue import Done, Outcome, Retry
+from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.duration import SECOND, add
 from dovetail.values.timestamp import TimeError, format_time, parse_time
 
@@ -301,8 +301,8 @@ def _is_within_grace(step: PodStep, now: datetime) -> bool:
     return step.action is DrainAction.GOING and step.pod.deleted_at is not None and now <= step.pod.deleted_at
 
 
-def _unanswered(error: CloudError) -> Retry:
-    return Retry(f"the cloud did not answer: {error}")
+def _unanswered(error: CloudError) -> Outcome:
+    return retried(error, "the cloud did not answer")
 
 
 def _pool(node: objects.Node) -> str:

@@ -13,7 +13,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import ConditionReason, ConditionType, EventReason
 from dovetail.api.objects import is_true
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.keyed import ClaimController, seconds_until
+from dovetail.controllers.base.keyed import ClaimController, retried, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
     delete_node,
@@ -256,7 +256,7 @@ class Lifecycle(ClaimController):
         try:
             gone = await self._end_instance(claim)
         except CloudError as error:
-            return Retry(f"terminating the instance failed: {error}")
+            return retried(error, "terminating the instance failed")
         if claim.status.provider_id:  # so that S6 is visible however short it is (R21)
             conditions.set(ConditionType.INSTANCE_TERMINATING)
             claim = await write_status(self.api, self.cluster, claim, conditions)

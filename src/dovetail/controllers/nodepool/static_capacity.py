@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.api.names import ConditionType
 from dovetail.api.objects import is_true
 from dovetail.controllers.base.claim_creation import ClaimCreation
@@ -80,7 +80,7 @@ class StaticCapacity(PoolController):
     async def _grow(self, pool: objects.NodePool, count: int) -> None:
         """Raises the first ApiError, after trying all creates."""
         wanted = self._names(pool, count)
-        bodies = [static_claim_body(pool, name=name, well_known=names.WELL_KNOWN_LABELS) for name in wanted]
+        bodies = [static_claim_body(pool, name=name, well_known=self.cluster.well_known_labels) for name in wanted]
         outcomes = await self._creation.create(self.api, self.clock, bodies)
         free = self._free[pool.metadata.name]
         for body, outcome in zip(bodies, outcomes, strict=True):

@@ -277,7 +277,7 @@ class DisruptionPlanner:
             left=tuple(left),
             read_pools=pools,
             pending=pending,
-            wake_at=_next_change(left, spending, [*ends, *filter(None, [pending.until()])], now),
+            wake_at=_next_change(left, candidates, spending, [*ends, *filter(None, [pending.until()])], now),
         )
 
     def _look(self, one: NodeEvaluation, read: NodePods, now: datetime) -> NodeFacts:
@@ -497,13 +497,21 @@ def _not_replaced(
 
 
 def _next_change(
-    left: Iterable[BlockedNode], spending: Mapping[str, PoolAllowances], others: Iterable[datetime], now: datetime
+    left: Iterable[BlockedNode],
+    candidates: Mapping[Reason, Iterable[Candidate]],
+    spending: Mapping[str, PoolAllowances],
+    others: Iterable[datetime],
+    now: datetime,
 ) -> datetime | None:
-    """When a blocking rule ends, a budget's window opens or closes, or one of the other instants comes."""
-    verdicts = [verdict for node in left for verdict in node.verdict.verdicts]
-    ends = [*others, *(verdict.until for verdict in verdicts if not verdict.allowed)]
-    ends += [blocker.until for verdict in verdicts for blocker in verdict.blockers]
-    ends += [allowance.until for each in spending.values() for allowance in each.allowances.values()]
+    """When a rule that blocks a node ends, the budget of a candidate changes, or one of the other instants comes.
+
+    Budgets matter to candidates only: a node that another rule blocks stays, and the message is about that rule.
+    """
+    verdicts = (verdict for node in left for verdict in node.verdict.verdicts)
+    blocking = (verdict for verdict in verdicts if not verdict.allowed and verdict.rule is not Rule.BUDGET)
+    ends = [*others, *(each.until for verdict in blocking for each in (verdict, *verdict.blockers))]
+    budgets = {(each.pool, reason) for reason, some in candidates.items() for each in some}
+    ends += [spending[pool].allowances[reason].until for pool, reason in budgets]
     return min((at for at in ends if at is not None and at > now), default=None)
 
 

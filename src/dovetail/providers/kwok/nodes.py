@@ -57,6 +57,8 @@ def instance_of(claim: NodeClaim, type_: InstanceType, offering: Offering, *, pr
         capacity=requests,  # not the machine's: limits count requests (R34)
         allocatable={**requests, **allocatable(type_)},
         claim_uid=claim.metadata.uid,
+        claim_name=claim.metadata.name,
+        pool=claim.metadata.labels.get(names.NODEPOOL_LABEL, ""),
     )
 
 
@@ -78,6 +80,8 @@ def launched_instance(claim: NodeClaim) -> Instance:
         capacity=claim.status.capacity,
         allocatable=claim.status.allocatable,
         claim_uid=claim.metadata.uid,
+        claim_name=claim.metadata.name,
+        pool=claim.metadata.labels.get(names.NODEPOOL_LABEL, ""),
     )
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.model.instance_types import InstanceType
+from dovetail.model.instance_types import InstanceType, TypeCatalogue
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.ports import (
     KWOK_NODECLASSES,
@@ -28,6 +28,7 @@ from dovetail.ports import (
     KubeApi,
     NodeClassNotReady,
     NotFound,
+    TooManyRequests,
 )
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import choose
@@ -69,7 +70,8 @@ def _asking(what: str) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        raise CloudError(f"{what}: {error}") from error
+        wait = error.retry_after if isinstance(error, TooManyRequests) else 0.0
+        raise CloudError(f"{what}: {error}", retry_after=wait) from error
 
 
 class KwokProvider(CloudProvider):
@@ -139,8 +141,8 @@ class KwokProvider(CloudProvider):
                 continue_ = page.continue_
         raise CloudError(f"the list of Nodes did not end after {PAGES_AT_MOST} pages")
 
-    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:  # noqa: ARG002
-        return self._types
+    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:  # noqa: ARG002
+        return TypeCatalogue(0, self._types)
 
     async def drift_reason(self, claim: objects.NodeClaim) -> str:  # noqa: ARG002
         """A KWOKNodeClass has nothing to drift from."""
@@ -158,7 +160,9 @@ class KwokProvider(CloudProvider):
         elif self._noticed.get(uid) != value:
             self._noticed[uid] = value
             deadline = _deadline(node.metadata.name, value)
-            notice = Interruption(node=node.metadata.name, kind=str(names.Reason.INTERRUPTED), deadline=deadline)
+            notice = Interruption(
+                provider_id=node.spec.provider_id, kind=str(names.Reason.INTERRUPTED), deadline=deadline
+            )
             self._notices.add(uid, notice)
 
     def node_gone(self, node: objects.Node) -> None:
@@ -178,7 +182,7 @@ def _is_kwok(node: objects.Node) -> bool:
 
 
 def _instance(node: objects.Node) -> Instance:
-    owners = [each.uid for each in node.metadata.owner_references if each.kind == names.NODECLAIM_KIND]
+    owner = next((each for each in node.metadata.owner_references if each.kind == names.NODECLAIM_KIND), None)
     return Instance(
         provider_id=node.spec.provider_id,
         labels=node.metadata.labels,
@@ -187,7 +191,10 @@ def _instance(node: objects.Node) -> Instance:
         allocatable=node.status.allocatable,
         deleting=node.metadata.deletion_timestamp is not None,
         silent_since=silent_since(node),
-        claim_uid=next(iter(owners), ""),
+        claim_uid=owner.uid if owner is not None else "",
+        claim_name=owner.name if owner is not None else "",
+        pool=node.metadata.labels.get(names.NODEPOOL_LABEL, ""),
+        created_at=node.metadata.creation_timestamp,
     )
 
 

@@ -62,8 +62,8 @@ def _others(world: World, pods: Sequence[PodInfo], without: Iterable[str]) -> Bi
 def _takers(world: World, asked: Iterable[NodeQuery], others: Bits) -> Bits:
     """The nodes with room for at least one of the pods."""
     takers = 0
-    for each in asked:
-        takers |= world.rows.candidates(each)
+    for wanted in asked:
+        takers |= world.rows.candidates(wanted)
     return takers & others
 
 
@@ -78,7 +78,7 @@ def _prove(world: World, need: "_Need", price: int) -> Witness | None:
     first = shortages[-1]  # places are clearer to people than sums
     left_over, shapes = need.left_over(shortages), need.shapes_left(shortages)
     offers = (_taker(table, left_over, shapes) for table in world.tables)
-    best = min((each for each in offers if each is not None), default=None)
+    best = min((offer for offer in offers if offer is not None), default=None)
     if best is not None and best[0] < price:
         return Witness(shortage=first)
     dearer = PriceBound(limit=price) if best is None else PriceBound(type=best[1], price=best[0], limit=price)
@@ -102,7 +102,7 @@ class _Need:
         self.takers = _takers(world, self.asked, others)
         # If pods move away from hosts that stay, the rules about these hosts may become looser.
         bound = (world.bound.of_uid.get(pod.uid) for pod in pods)
-        hosts = {world.rows.hosts[each[0]] for each in bound if each is not None}
+        hosts = {world.rows.hosts[place[0]] for place in bound if place is not None}
         rows_of = world.rows.column(names.HOSTNAME_LABEL).of
         self._only_from_hidden = not any(rows_of[host] & others for host in hosts)
         self.ruled = not self._only_from_hidden
@@ -134,23 +134,23 @@ class _Need:
             for shape, count in self._count.items()
             if (places := self._places[shape]) < count
         ]
-        return sorted(short, key=lambda each: (each.needed - each.there, each.pods))
+        return sorted(short, key=lambda shortage: (shortage.needed - shortage.there, shortage.pods))
 
     def shapes_left(self, shortages: Iterable[Shortage]) -> dict[PodShape, int]:
         """The least number of pods of each shape that need a new node."""
-        short = {each.pods: each.needed - each.there for each in shortages if each.pods}
+        short = {shortage.pods: shortage.needed - shortage.there for shortage in shortages if shortage.pods}
         return {shape: short[tuple(pods)] for shape, pods in self._pods.items() if tuple(pods) in short}
 
     def left_over(self, shortages: Sequence[Shortage]) -> dict[str, int]:
         """The least amounts that a new node must have, without daemons."""
-        found: Counter[str] = Counter()
+        missing: Counter[str] = Counter()
         for shape, count in self.shapes_left(shortages).items():
             for name, amount in shape.request:
-                found[name] += amount * count
-        for each in shortages:
-            if each.resource:
-                found[each.resource] = max(found[each.resource], each.needed - each.there)
-        return found
+                missing[name] += amount * count
+        for shortage in shortages:
+            if shortage.resource:
+                missing[shortage.resource] = max(missing[shortage.resource], shortage.needed - shortage.there)
+        return missing
 
     def _room(self, shape: PodShape, enough: int) -> int:
         """The most pods of a shape that the nodes can take, counted up to `enough`."""

@@ -51,10 +51,10 @@ class BoundPods:
                         del self.carriers[self.inverse(rule)]
 
     def inverse(self, rule: TopologyRule) -> TopologyRule:
-        found = self._inverse.get(rule)
-        if found is None:
-            found = self._inverse[rule] = rule.inverse()
-        return found
+        inverse = self._inverse.get(rule)
+        if inverse is None:
+            inverse = self._inverse[rule] = rule.inverse()
+        return inverse
 
     @property
     def rules_of_nobody(self) -> int:
@@ -67,11 +67,11 @@ class BoundPods:
         if known is not None and known[0] is pod.labels:
             return known[1]
         key = (pod.namespace, frozenset(pod.labels.items()))
-        found = self.kinds.get(key)
-        if found is None:
-            found = self.kinds[key] = BoundPodGroup(pod)
-        self._known[pod.namespace, id(pod.labels)] = (pod.labels, found)
-        return found
+        group = self.kinds.get(key)
+        if group is None:
+            group = self.kinds[key] = BoundPodGroup(pod)
+        self._known[pod.namespace, id(pod.labels)] = (pod.labels, group)
+        return group
 
 
 def _more(rows: dict[int, int], row: int) -> None:

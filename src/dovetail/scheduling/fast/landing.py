@@ -115,8 +115,11 @@ class _StartingNode:
             return False
         if any(counts.get(self.host, 0) > most for counts, most in search.limits):
             return False
-        for each in search.together:
-            if not (each.group.counts.get(self.host) or (each.selects_itself and not any(each.group.counts.values()))):
+        for consulted in search.together:
+            if not (
+                consulted.group.counts.get(self.host)
+                or (consulted.selects_itself and not any(consulted.group.counts.values()))
+            ):
                 return False
         return all(
             self.domain(each.group) in each.group.allowed(each.pod_allows, each.selects_itself).names
@@ -180,7 +183,7 @@ class Arrivals(Solve):
     def _land(self, search: Search, pod: PodInfo, chance: int, order: ArrivalOrder) -> bool:
         kind, walks = self._kind(pod, search.shape), search.walks(self._rows)
         only = self._where_others_are(search) if search.together else None
-        coming = [each for each in self._coming if each.takes(search)]
+        coming = [arriving for arriving in self._coming if arriving.takes(search)]
         open_ = self._shown if only is None else self._shown & only
         row = self._any_row(search, walks, open_, chance) if order.by_chance and chance % _ONE_OF == 0 else None
         if row is None:
@@ -260,7 +263,7 @@ class Arrivals(Solve):
         self, search: Search, walks: Sequence[Walk], open_: Bits, coming: Sequence[_StartingNode]
     ) -> "int | _StartingNode | None":
         """The node with the largest free share before the pod arrives."""
-        best = max(coming, key=lambda each: (each.share(), each.node.name), default=None)
+        best = max(coming, key=lambda arriving: (arriving.share(), arriving.node.name), default=None)
         least = -1 if best is None else best.share()
         while self._top and not self._rows_of_share[self._top]:
             self._top -= 1  # shares only become smaller

@@ -42,7 +42,9 @@ class Rows:
         self.open = bits_where(node.open for node in self.nodes)
         self.initialized = bits_where(node.initialized for node in self.nodes)
         self._daemons = daemons
-        self._daemon_keys = sorted({each.key for daemon in daemons for way in daemon.alternatives for each in way})
+        self._daemon_keys = sorted(
+            {requirement.key for daemon in daemons for way in daemon.alternatives for requirement in way}
+        )
         self._reserves: dict[object, Resources] = {}
         known = {} if before is None else dict(zip(map(id, before.nodes), before.free, strict=True))
         self.free: list[Resources] = [known.get(id(node)) or self._free(node) for node in self.nodes]
@@ -77,17 +79,17 @@ class Rows:
         return node.allocatable - node.requested - reserve
 
     def column(self, key: str) -> Column:
-        found = self._columns.get(key)
-        if found is None:
-            found = self._columns[key] = Column([_label(node, key) for node in self.nodes])
-        return found
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = Column([_label(node, key) for node in self.nodes])
+        return column
 
     def like(self, wanted: Requirements) -> Bits:
         rows = self._like.get(wanted)
         if rows is None:
             rows = (1 << len(self.nodes)) - 1
-            for each in wanted:
-                rows &= self.column(each.key).where(each.has)
+            for requirement in wanted:
+                rows &= self.column(requirement.key).where(requirement.has)
             self._like[wanted] = rows
         return rows
 
@@ -133,8 +135,8 @@ class Rows:
 
     def _any_of(self, alternatives: Iterable[Requirements]) -> Bits:
         rows = 0
-        for each in alternatives:
-            rows |= self.like(each)
+        for alternative in alternatives:
+            rows |= self.like(alternative)
         return rows
 
     def with_room(self, request: Resources) -> Bits:

@@ -61,11 +61,11 @@ class Table:
         self.start = self.state(pool.requirements)
 
     def state(self, requirements: Requirements) -> NewNodeState:
-        found = self._states.get(requirements)
-        if found is None:
+        state = self._states.get(requirements)
+        if state is None:
             asks_for_values = any(each.min_values is not None for each in requirements)
-            found = self._states[requirements] = NewNodeState(self, requirements, asks_for_values)
-        return found
+            state = self._states[requirements] = NewNodeState(self, requirements, asks_for_values)
+        return state
 
     def narrowed(self, state: NewNodeState, wanted: Requirements) -> NewNodeState | None:
         """The state with the requirements of a pod; None if they conflict."""
@@ -86,10 +86,10 @@ class Table:
             return then
 
     def allowed(self, state: NewNodeState, key: str) -> Requirement:
-        found = state.allowed.get(key)
-        if found is None:
-            found = state.allowed[key] = allowed_to(state.requirements, self.reach, key)
-        return found
+        domains = state.allowed.get(key)
+        if domains is None:
+            domains = state.allowed[key] = allowed_to(state.requirements, self.reach, key)
+        return domains
 
     def passes(self, state: NewNodeState, wanted: NodeFilter, host: str) -> bool:
         """Whether a spread counts such a node."""
@@ -157,11 +157,11 @@ class Table:
 
     def bought(self, state: NewNodeState, types: Bits, most: int) -> tuple[tuple[str, ...], Bits]:
         """The cheapest types that need no reservation, by name and as a set."""
-        found = state.bought.get((types, most))
-        if found is None:
+        bought = state.bought.get((types, most))
+        if bought is None:
             kept = [(name, bit) for name, bit in self._cheapest_first(state) if bit & types][:most]
-            found = state.bought[types, most] = (tuple(name for name, _ in kept), sum(bit for _, bit in kept))
-        return found
+            bought = state.bought[types, most] = (tuple(name for name, _ in kept), sum(bit for _, bit in kept))
+        return bought
 
     def _cheapest_first(self, state: NewNodeState) -> list[tuple[str, Bits]]:
         if state.by_price is None:

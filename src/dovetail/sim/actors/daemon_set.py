@@ -50,11 +50,17 @@ class DaemonEligibility(NamedTuple):
     stay: bool  # one that is there may stay
 
 
-def eligible(template: Raw, node: NodeUsage) -> DaemonEligibility:
-    """Whether a node should have a pod of the template, and whether it may keep one: NoSchedule taints evict none."""
+def daemon_demand(template: Raw) -> Demand:
+    """What a daemon pod of the template asks of its node."""
     spec = template["spec"]
-    tied = spec.get("nodeName")
-    demand = Demand({"metadata": {"labels": {}}, "spec": {**spec, "tolerations": daemon_tolerations(spec)}})
+    return Demand({"metadata": {"labels": {}}, "spec": {**spec, "tolerations": daemon_tolerations(spec)}})
+
+
+def eligible(demand: Demand, tied: str, node: NodeUsage) -> DaemonEligibility:
+    """Whether a node should have a daemon pod, and whether it may keep one: NoSchedule taints evict none.
+
+    `tied`: the node that the template names, if it does.
+    """
     if (tied and tied != node.name) or not wants(demand, node):
         return DaemonEligibility(run=False, stay=False)
     stay = untolerated(demand.tolerations, node.taints, TaintEffect.NO_EXECUTE) is None
@@ -141,7 +147,8 @@ class DaemonSets(WorkloadActor):
 
     async def sync(self, obj: Raw) -> None:
         template, revision = obj["spec"]["template"], wire.short_hash(obj["spec"]["template"])
-        where = {name: eligible(template, node) for name, node in sorted(self._nodes.items())}
+        demand, tied = daemon_demand(template), template["spec"].get("nodeName") or ""
+        where = {name: eligible(demand, tied, node) for name, node in sorted(self._nodes.items())}
         if not wire.deleting(obj):
             todo = plan(where, self.pods_of(obj))
             for pod in todo.delete:

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from dovetail.api.names import ConditionType, Reason
-from dovetail.model.records import PodInterner, claim_record, node_record, pdb_record, pool_record
-from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.model.snapshot import Snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Resource
 from dovetail.rules.budgets import BUDGETED, BudgetSemantics
 from dovetail.rules.nodes import consolidation_reason
@@ -16,6 +15,7 @@ from dovetail.sim.checkers.checked_cluster import CheckedCluster, ClaimAndNode, 
 from dovetail.sim.checkers.records import RecordedCommand, record_on
 from dovetail.sim.server.faults import ApiRequest
 from dovetail.sim.server.store import StoredObject
+from dovetail.state.cluster import ClusterState
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import ReasonView, VerdictView, explain
 
@@ -70,17 +70,20 @@ class ExplainChecker:
     def _snapshot(
         self, members: Iterable[ClaimAndNode], pods: list[StoredObject], pools: Iterable[StoredObject] = ()
     ) -> Snapshot:
-        recorder, members = PodInterner(), list(members)
+        state, members = ClusterState(), list(members)
         namespaces = {stored.body["metadata"]["namespace"] for stored in pods}
-        claims = (self._stored_of(NODECLAIMS, member.claim) for member in members)
-        nodes = (self._stored_of(NODES, member.node) for member in members)
-        return take_snapshot(
-            pods=[recorder.pod(stored.read_as(PODS.struct)) for stored in pods],
-            nodes=[node_record(stored.read_as(NODES.struct)) for stored in nodes if stored is not None],
-            claims=[claim_record(stored.read_as(NODECLAIMS.struct)) for stored in claims if stored is not None],
-            pools=[pool_record(stored.read_as(NODEPOOLS.struct)) for stored in pools],
-            pdbs=[pdb_record(stored.read_as(PDBS.struct)) for stored in self._scene.in_namespaces(PDBS, namespaces)],
-        )
+        parts: dict[Resource[Any], Iterable[StoredObject | None]] = {
+            PODS: pods,
+            NODES: (self._stored_of(NODES, member.node) for member in members),
+            NODECLAIMS: (self._stored_of(NODECLAIMS, member.claim) for member in members),
+            NODEPOOLS: pools,
+            PDBS: self._scene.in_namespaces(PDBS, namespaces),
+        }
+        for resource, objects in parts.items():
+            for stored in objects:
+                if stored is not None:
+                    state.load(resource.plural, stored.read_as(resource.struct))
+        return state.snapshot()
 
     def _stored_of(self, resource: Resource[Any], body: Raw | None) -> StoredObject | None:
         return None if body is None else self._scene.stored(resource, body["metadata"]["name"])

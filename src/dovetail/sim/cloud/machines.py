@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.model.instance_types import InstanceType, Offering, TypeCatalogue
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.ports import (
     KWOK_NODECLASSES,
@@ -126,6 +126,7 @@ class SimCloud(CloudProvider):
         self._launches: deque[Launch] = deque()
         self._deletions: deque[CloudError] = deque()
         self._shortages: list[CapacityShortage] = []
+        self._catalogue_version = 0
         self._noticed: list[CapacityShortage] = []  # shortages that a launch has met: only these show in the catalogue
         self._notices = Notices()
         self._operations = _Operations(cluster.world.acting_as(self._api), self)
@@ -175,9 +176,9 @@ class SimCloud(CloudProvider):
         now = self._cluster.clock.now()
         return [_shown(self.machines[key]) for key in sorted(self.machines) if not self.machines[key].gone(now)]
 
-    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:  # noqa: ARG002
+    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:  # noqa: ARG002
         self.calls["instance_types"] += 1
-        return tuple(self._offered().values())
+        return TypeCatalogue(self._catalogue_version, tuple(self._offered().values()))
 
     async def drift_reason(self, claim: objects.NodeClaim) -> str:
         self.calls["drift_reason"] += 1
@@ -222,15 +223,26 @@ class SimCloud(CloudProvider):
         """Make all offerings available again."""
         self._shortages.clear()
         self._noticed.clear()
+        self._catalogue_version += 1
 
     def vanish(self, provider_id: str) -> None:
         """End the machine at once, without a notice."""
         self._end_by(self.machines[provider_id], self._cluster.clock.now())
 
-    def interrupt(self, provider_id: str, *, kind: str = "SpotInterruption", deadline: datetime | None = None) -> None:
+    def interrupt(
+        self,
+        provider_id: str,
+        *,
+        kind: str = "SpotInterruption",
+        deadline: datetime | None = None,
+        force: bool = False,
+        act: bool = True,
+    ) -> None:
         """Announce that the machine will be taken away; at the deadline, if there is one, it ends."""
         machine = self.machines[provider_id]
-        self._notices.add(provider_id, Interruption(node=machine.node, kind=kind, deadline=deadline))
+        self._notices.add(
+            provider_id, Interruption(provider_id=provider_id, kind=kind, deadline=deadline, force=force, act=act)
+        )
         if deadline is not None:
             self._end_by(machine, deadline)
 
@@ -242,7 +254,9 @@ class SimCloud(CloudProvider):
         answers_at = self._cluster.clock.now() + timedelta(seconds=wait)
         boot = timedelta(seconds=self.register_seconds + registration_delay(node_class) / SECOND)
         machine = Machine(
-            instance=instance_of(claim, type_, offering, provider=self.name),
+            instance=msgspec.structs.replace(
+                instance_of(claim, type_, offering, provider=self.name), created_at=self._cluster.clock.now()
+            ),
             answers_at=answers_at,
             registers_at=answers_at + boot if launch.registers else None,
             ready=launch.ready,
@@ -263,6 +277,7 @@ class SimCloud(CloudProvider):
             if not met:
                 return type_, offering
             self._noticed += met
+            self._catalogue_version += 1
 
     def _offered(self) -> Mapping[str, InstanceType]:
         if not self._noticed:

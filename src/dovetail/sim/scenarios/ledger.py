@@ -162,8 +162,8 @@ class Ledger:
         self._counts[f"terminated {life.reason}"] += 1
         age = relative(wire.created_at(life.claim), self.now).removesuffix(" ago")
         took = "" if life.disrupted_at is None else relative(life.disrupted_at, self.now).removesuffix(" ago")
-        leaving = f", the last {took} of it leaving" if took else ""
-        self.note("terminated", name, f"{life.reason}: it lived {age}{leaving}")
+        draining = f", the last {took} draining" if took else ""
+        self.note("terminated", name, f"{life.reason}: lifetime {age}{draining}")
 
     def _price(self, claim: Raw) -> float | None:
         provider_id = wire.status_of(claim).get("providerID", "")

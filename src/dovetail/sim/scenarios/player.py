@@ -244,7 +244,7 @@ class Play:
         if fault.kind == "insufficient-capacity":
             self.cloud.exhaust(fault.instance_type, zone=fault.zone, capacity_type=fault.capacity_type)
             what = ", ".join(filter(None, (fault.instance_type, fault.zone, fault.capacity_type))) or "anything"
-            self.ledger.note("fault", "cloud", f"{what} cannot be had any more")
+            self.ledger.note("fault", "cloud", f"{what} is sold out")
             if lasts is not None:
                 await self._clock.sleep(lasts.total_seconds())
                 self.cloud.restock()
@@ -276,7 +276,7 @@ class Play:
     def _strike(self, happening: ScenarioEvent, fault: FaultSpec, provider_id: str, node: str) -> None:
         if fault.kind == "instance-lost":
             self.cloud.vanish(provider_id)
-            message = "its machine is gone without a word"
+            message = "instance lost without notice"
         elif fault.kind == "interruption":
             self.cloud.interrupt(provider_id, deadline=self._clock.now() + happening.spans["notice"])
             message = f"the cloud takes it away in {fault.notice}"

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from dovetail.api import names
+from dovetail.api.conversion import REMOVED_KINDS
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
@@ -16,7 +17,7 @@ from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
 from dovetail.sim.scenarios.wire_checks import InvalidValue, check_fields, sound
 from dovetail.values.duration import DurationError, parse_span, shown
-from dovetail.values.timestamp import TimeError, parse_time
+from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 Body = dict[str, Any]
 
@@ -151,10 +152,12 @@ def read_scenario(
     start: datetime | None = None,
     span: timedelta | None = None,
     seed: int | None = None,
+    live: bool = False,
 ) -> Scenario:
     """Read the files; `start`, `span` and `seed` override them. Raises InputError.
 
-    The default start is the current hour, or the creation of the youngest object if that is later.
+    The default start is the current hour, or the creation of the youngest object if that is later. `live`: the objects
+    are those of a cluster as it is now, so the default start is now.
     """
     objects: dict[tuple[str, str], ScenarioObject] = {}
     problems: list[Finding] = []
@@ -168,6 +171,8 @@ def read_scenario(
         if resource is None and document.kind.endswith("NodeClass"):
             resource = node_class_resource(*document.api_version.rpartition("/")[::2], document.kind)
         if resource is None or document.kind in _SILENT:
+            if (document.api_version.rpartition("/")[0], document.kind) in REMOVED_KINDS:
+                continue  # the rules report it
             left_out[f"{document.api_version} {document.kind}"] += document.kind not in _SILENT
             continue
         placed = _placed(resource, document)
@@ -180,7 +185,11 @@ def read_scenario(
     wire = _read_wire(own[0]) if own else _ScenarioWire(api_version=API_VERSION, kind=KIND)
     all_objects = tuple(objects.values())
     begins = start or (
-        _time_at(own[0], "start", wire.start) if wire.start is not None else _first_hour(now, all_objects)
+        _time_at(own[0], "start", wire.start)
+        if wire.start is not None
+        else _first_hour(now, all_objects)
+        if not live
+        else now
     )
     return Scenario(
         objects=all_objects,
@@ -364,7 +373,7 @@ def _stale(objects: Iterable[ScenarioObject], start: datetime) -> Iterable[Findi
             "OldDump",
             "",
             f"the youngest pod or node is {age.days} days old at the start: what has happened since is not known",
-            "start when the dump was taken: --at",
+            f"start when the dump was taken: --at {format_time(max(created))}",
             severity=Severity.WARNING,
         )
     early = sum(at > start for at in created)
@@ -373,7 +382,7 @@ def _stale(objects: Iterable[ScenarioObject], start: datetime) -> Iterable[Findi
             "FromTheFuture",
             "",
             f"{early} pods and nodes were made after the start; they are there from the start all the same",
-            "start later: --at",
+            f"start later: --at {format_time(max(created))}",
             severity=Severity.WARNING,
         )
 

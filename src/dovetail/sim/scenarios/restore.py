@@ -9,14 +9,14 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.documents import Document, InputError, decode
-from dovetail.api.names import ConditionType
+from dovetail.api.names import ConditionReason, ConditionType
 from dovetail.api.objects import NodePool
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.instance_types import InstanceType
 from dovetail.planning.nodepool.hash import pool_hash
 from dovetail.ports import KWOK_NODECLASSES, ApiError, Resource
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.actors.wire import annotations_of, condition_status, labels_of, status_of, timestamp
+from dovetail.sim.actors.wire import annotations_of, condition_of, condition_status, labels_of, status_of, timestamp
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.scenarios.machines import Machines, machines_of
 from dovetail.sim.scenarios.owners import with_owners, with_revisions, with_run_times
@@ -28,6 +28,13 @@ from dovetail.views.explain.problems import NO_PODS
 
 EVERYWHERE: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
 _UP: Final = (ConditionType.LAUNCHED, ConditionType.REGISTERED, ConditionType.INITIALIZED)
+_FOUND_AGAIN: Final = frozenset(
+    {
+        ConditionReason.NODEPOOL_DRIFTED,
+        ConditionReason.REQUIREMENTS_DRIFTED,
+        ConditionReason.INSTANCE_TYPE_NOT_FOUND,
+    }
+)
 _IMAGE: Final = "unknown"
 _LONG_AGO: Final = "2000-01-01T00:00:00Z"
 _WORK: Final = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
@@ -78,12 +85,24 @@ def put_in(prepared: PreparedCluster, cluster: SimCluster, cloud: SimCloud) -> N
             raise placed.error(f"{placed.name}: {error.message}"[:380]) from None
     for machine in prepared.machines.standing:
         cloud.adopt(machine.instance, node=machine.node)
+    cloud.drift |= _drifted_by_provider(prepared.objects)
     for node in _of_kind(prepared.objects, "Node"):
         ready = condition_status(node.body, "Ready")
         if ready == "Unknown":
             cluster.kill_kubelet(node.key)
         elif ready == "False":
             cluster.set_node_ready(node.key, ready=False)
+
+
+def _drifted_by_provider(objects: Iterable[ScenarioObject]) -> dict[str, str]:
+    """The reasons that only the provider of the dump knows, by provider ID. The controllers find the others again."""
+    found = {}
+    for claim in _of_kind(objects, names.NODECLAIM_KIND):
+        condition = condition_of(claim.body, ConditionType.DRIFTED)
+        reason = "" if condition is None else str(condition.get("reason") or ConditionType.DRIFTED)
+        if condition is not None and condition.get("status") == "True" and reason not in _FOUND_AGAIN:
+            found[str(status_of(claim.body).get("providerID") or "")] = reason
+    return found
 
 
 def _of_kind(objects: Iterable[ScenarioObject], kind: str) -> list[ScenarioObject]:
@@ -242,7 +261,7 @@ def _node_class_kind(objects: Sequence[ScenarioObject], problems: list[Finding])
         return KWOK_NODECLASSES
     message = (
         f"machines of {kind} are launched and ended by the simulated cloud, in half a minute and without errors; "
-        "whether a node has drifted from its node class is not known"
+        "nodes that have drifted from their node class stay so until they are replaced, and no other drifts from it"
     )
     problems.append(assumption("CloudAssumed", "", message))
     version = next((placed.resource.version for placed in _of_kind(objects, kind)), "v1")

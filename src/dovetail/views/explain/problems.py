@@ -15,6 +15,7 @@ from dovetail.rules.states import NodeState
 from dovetail.values.duration import shown
 from dovetail.values.timestamp import TimeError, parse_time
 from dovetail.views.assessment import Assessment, NodeAssessment
+from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.budgets import limit_findings
 from dovetail.views.findings.pods import Template, protection_findings
 from dovetail.views.findings.subject import Subject
@@ -29,6 +30,7 @@ def found_problems(
     for pod in pods:
         if may_be_protected(pod) and pod.active:
             yield from pod_problems(pod)
+            yield from mark_findings(_subject(pod.object), pod.annotations)
             yield from unlikely.of(pod)
     for node in nodes:
         yield from node_problems(node)
@@ -87,6 +89,10 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
                 message=f"{shown(node.do_not_disrupt)} on a Node blocks nothing",
                 remedy=meaning.fault.remedy,
             )
+    if node is not None and node.held is not None:
+        yield from _warnings(mark_findings(_subject(node.object), {names.HELD: node.held}))
+    if claim is not None and claim.rolled is not None:
+        yield from mark_findings(_subject(claim.object), {names.ROLLED: claim.rolled})
     if node is not None and node.do_not_repair is not None:
         yield from _not_repaired(node, node.do_not_repair)
     if node is not None and node.pool and claim is None:

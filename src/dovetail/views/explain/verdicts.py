@@ -5,6 +5,7 @@ from datetime import datetime
 
 from msgspec import UNSET, UnsetType
 
+from dovetail.model.beside import Hold
 from dovetail.model.finding import Finding
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
@@ -33,6 +34,8 @@ class VerdictView(View, frozen=True, omit_defaults=True):
     object: Ref
     message: str
     blockers: tuple["VerdictView", ...] = ()
+    remark: str | None = None
+    """`unchecked`: the reason ignores the rule. `mistake`: it allows because what was written cannot be read."""
 
 
 class ChangeView(View, frozen=True):
@@ -98,6 +101,8 @@ class NodeView(View, frozen=True):
     deadline: datetime | None
     forced_deletions: tuple[DeletionView, ...] = ()
     answer: AnswerView | UnsetType = UNSET
+    held: Hold | UnsetType = UNSET
+    """Our own hold, which keeps Karpenter off the node and blocks nothing here."""
     changes: tuple[ReasonChangeView, ...] | UnsetType = UNSET
 
 
@@ -187,7 +192,7 @@ def _pod_view(pod: PodRecord, assessment: Assessment, end: datetime | None) -> P
         when.until(at) if limiting else None,
         tuple(
             [
-                VerdictView(verdict.rule, verdict.allowed, verdict.until, object_, verdict.message)
+                VerdictView(verdict.rule, verdict.allowed, verdict.until, object_, verdict.message, (), verdict.remark)
                 for verdict in verdicts
             ]
         ),
@@ -249,6 +254,7 @@ def _node_view(assessment: Assessment, node: NodeAssessment, end: datetime | Non
         deadline=deadline,
         forced_deletions=() if deadline is None else _forced_deletions(member.pods, deadline, at),
         answer=answer(assessment, node, judged),
+        held=(None if member.node is None else member.node.hold) or UNSET,
         changes=UNSET if end is None else _node_changes(node, judged, at, end),
     )
 
@@ -260,7 +266,8 @@ def _verdict_views(verdicts: Sequence[Verdict], views: dict[int, VerdictView]) -
         view = views.get(id(verdict))
         if view is None:
             blockers = _verdict_views(verdict.blockers, views) if verdict.blockers else ()
-            view = VerdictView(verdict.rule, verdict.allowed, verdict.until, verdict.object, verdict.message, blockers)
+            named, until = verdict.object, verdict.until
+            view = VerdictView(verdict.rule, verdict.allowed, until, named, verdict.message, blockers, verdict.remark)
             views[id(verdict)] = view
         found.append(view)
     return tuple(found)

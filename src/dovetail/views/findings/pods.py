@@ -27,6 +27,7 @@ from dovetail.values.schedule.instants import all_of, complement, with_time_left
 from dovetail.values.schedule.window import Window
 from dovetail.values.spelling import meant_word
 from dovetail.values.timestamp import format_time
+from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.subject import Subject
 
 _MAX_KEYS = 20
@@ -53,6 +54,7 @@ def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: d
     """All findings about the annotations of one pod or pod template."""
     annotations = template.annotations
     yield from _misnamed(subject, template)
+    yield from mark_findings(subject, annotations)
     if not any(key in annotations for key in names.PROTECTION_ANNOTATIONS):
         return
     yield from _faults(subject, template)

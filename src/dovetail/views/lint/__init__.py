@@ -8,12 +8,14 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from dovetail.api import names, objects
+from dovetail.api.conversion import OLD_VERSION, REMOVED_KINDS, to_v1
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import PdbRecord, claim_record, pdb_record, pool_record
 from dovetail.model.refs import Ref
 from dovetail.values.duration import SECOND, short_duration
+from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.pods import (
     coerced_findings,
     misplaced_findings,
@@ -50,26 +52,16 @@ _VERSIONS = {
     (names.GROUP, names.NODECLAIM_KIND): names.VERSION,
     (names.KWOK_GROUP, names.KWOK_NODECLASS_KIND): names.KWOK_VERSION,
 }
-
-
-# Kinds that no API server of today has, and what they are called now.
-_REMOVED = {
-    (names.GROUP, "Provisioner"): "NodePool of karpenter.sh/v1",
-    (names.GROUP, "Machine"): "NodeClaim of karpenter.sh/v1, which only the controller creates",
-    ("karpenter.k8s.aws", "AWSNodeTemplate"): "EC2NodeClass of karpenter.k8s.aws/v1",
-    **{("extensions", kind): f"{kind} of apps/v1" for kind in ("Deployment", "DaemonSet", "ReplicaSet")},
-}
 # The kinds that have findings, or change those of others.
-CHECKED_KINDS = frozenset(kind for _, kind in (*_VERSIONS, *_REMOVED, *AUTOSCALERS, *VALUES))
+CHECKED_KINDS = frozenset(kind for _, kind in (*_VERSIONS, *REMOVED_KINDS, *AUTOSCALERS, *VALUES))
 NOT_CHECKED = "NotChecked"
 _NODE_CLASS = "NodeClass"
-_OLD_VERSION = f"{names.GROUP}/v1beta1"
 
 
 def is_checked(api_version: str, kind: str) -> bool:
     """Whether `lint` reads objects of the kind; of others it only counts them."""
     key = (api_version.rpartition("/")[0], kind)
-    return any(key in kinds for kinds in (_VERSIONS, _REMOVED, AUTOSCALERS, VALUES)) or kind.endswith(_NODE_CLASS)
+    return any(key in kinds for kinds in (_VERSIONS, REMOVED_KINDS, AUTOSCALERS, VALUES)) or kind.endswith(_NODE_CLASS)
 
 
 class _PodGracePeriod(NamedTuple):
@@ -167,8 +159,8 @@ class _Linter:
     def _read_other(self, subject: Subject, document: Document, group: str) -> None:
         """Read an object of another kind: an autoscaler, the values of a chart, or one to be counted."""
         key = (group, document.kind)
-        if key in _REMOVED:
-            self._found[subject] = [_removed(subject, document.api_version, _REMOVED[key])]
+        if key in REMOVED_KINDS:
+            self._found[subject] = [_removed(subject, document.api_version, REMOVED_KINDS[key])]
             return
         try:
             if key in AUTOSCALERS:
@@ -287,7 +279,8 @@ class _Linter:
         self._pool_nodes["Node", node.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
         if node.spec.provider_id:
             self._provider_ids[node.metadata.name] = node.spec.provider_id
-        return [*found, *node_findings(subject, "metadata", node.metadata.annotations)]
+        annotations = node.metadata.annotations
+        return [*found, *node_findings(subject, "metadata", annotations), *mark_findings(subject, annotations)]
 
     def _resource(self, subject: Subject, document: Document) -> list[Finding]:
         """Check one of our own kinds: first as the API server does, then by the rules."""
@@ -298,14 +291,14 @@ class _Linter:
         found = resource_findings(subject, value) if isinstance(value, dict) else []
         refused = any(problem.severity is Severity.ERROR for problem in found)
         try:
-            found += self._meaning(subject, document)
+            found += self._meaning(subject, to_v1(document))
         except InputError as error:
             if not refused:  # else the refusal says it better
                 found.append(_undecodable(subject, document, error))
         coerced = coerced_findings(subject, document)
         found += [problem for problem in coerced if problem.field.startswith("metadata")]  # the schema has the others
         found = _without_repetition(found)
-        return self._as_one(subject, found) if document.api_version == _OLD_VERSION else found
+        return self._as_one(subject, found) if document.api_version == OLD_VERSION else found
 
     def _as_one(self, subject: Subject, found: list[Finding]) -> list[Finding]:
         """The fields that a new version moves or renames are one finding: that about the version."""
@@ -419,7 +412,7 @@ def _removed(subject: Subject, version: str, successor: str) -> Finding:
 
 def _wrong_version(subject: Subject, document: Document, wanted: str) -> Finding:
     version, remedy = document.api_version, f"write apiVersion: {wanted}"
-    if version == _OLD_VERSION:
+    if version == OLD_VERSION:
         message = f"{version} is an old version that is not served; other findings read the object as {wanted}"
         return subject.warning("OldApiVersion", "apiVersion", message, remedy)
     if version == "policy/v1beta1" and _selects_nothing(document):

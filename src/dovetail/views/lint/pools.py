@@ -10,11 +10,13 @@ from dovetail.api.schema import Schema, SchemaViolation, crd_schema, defaulted, 
 from dovetail.api.yaml_events import join, shorten
 from dovetail.model.field_errors import value_flaw
 from dovetail.model.finding import Finding
+from dovetail.model.records import pool_record
 from dovetail.planning.nodepool.validation import field_flaws, restricted_label, unsettable_label
 from dovetail.rules.budgets import budget_duration_remedy, meant_reason
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, short_duration
 from dovetail.values.mending import is_unitless, meant_duration
 from dovetail.values.spelling import meant_word
+from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.budgets import BUDGETS, budget_findings
 from dovetail.views.findings.pods import annotation_field, node_findings
 from dovetail.views.findings.subject import Subject
@@ -272,8 +274,9 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime, nodes: int | None) -> Iterator[Finding]:
     """Findings about the times and budgets of a NodePool; `nodes`: how many it has, if that is known."""
-    disruption, template = pool.spec.disruption, pool.spec.template
-    graceful = _nillable(disruption.graceful_expire_after)
+    template = pool.spec.template
+    graceful = pool_record(pool).graceful_expire_after_ns
+    yield from mark_findings(subject, pool.metadata.annotations)
     yield from node_findings(subject, "spec.template.metadata", template.metadata.annotations or {})
     yield from _times(subject, template.spec, _TEMPLATE)
     yield from _expiry(subject, pool, graceful)
@@ -309,6 +312,7 @@ def class_findings(
 def claim_findings(subject: Subject, claim: objects.NodeClaim) -> Iterator[Finding]:
     """Findings about the times of a NodeClaim. A claim of a pool has the times of the pool, which has the finding."""
     yield from node_findings(subject, "metadata", claim.metadata.annotations)
+    yield from mark_findings(subject, claim.metadata.annotations)
     if not claim.metadata.labels.get(names.NODEPOOL_LABEL):
         yield from _times(subject, claim.spec, "spec")
 

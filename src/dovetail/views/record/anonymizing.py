@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.recorded import ANNOTATIONS, PODS_NOT_RECORDED, RECORDED
+from dovetail.model.beside import read_hold, read_pod_hold, read_roll, written_mark
 from dovetail.model.records import awaited_replacements
 from dovetail.values.quantity import QuantityError, parse_quantity
 from dovetail.values.schedule.cron import CronError, parse_cron
@@ -98,8 +99,15 @@ _KEYS: Final = frozenset(
         *("kubernetes.io/metadata.name", "apps.kubernetes.io/pod-index", "statefulset.kubernetes.io/pod-name"),
         *("batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"),
         *("batch.kubernetes.io/job-completion-index", "node-role.kubernetes.io/control-plane", "metadata.name"),
+        *(names.HELD, names.POD_HOLD, names.HASH_BEFORE, names.ROLLED, names.GRACEFUL_EXPIRE_AFTER, names.BESIDE),
         # Taints.
-        *(names.DISRUPTED_TAINT, names.CANDIDATE_TAINT, names.UNREGISTERED_TAINT, names.NOT_READY_TAINT),
+        *(
+            names.BESIDE_DISRUPTED_TAINT,
+            names.DISRUPTED_TAINT,
+            names.CANDIDATE_TAINT,
+            names.UNREGISTERED_TAINT,
+            names.NOT_READY_TAINT,
+        ),
         *(names.UNREACHABLE_TAINT, names.UNSCHEDULABLE_TAINT, names.CLOUD_UNINITIALIZED_TAINT),
         *("node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure"),
         *("node.kubernetes.io/network-unavailable", "node.kubernetes.io/out-of-service"),
@@ -231,6 +239,11 @@ class Anonymizer:
             return text
         if ";" in text:  # schedules, or their durations
             return ";".join(self._text(part.strip()) for part in text.split(";"))
+        if text.startswith("{"):
+            if (hold := read_hold(text)) is not None:
+                return written_mark(msgspec.structs.replace(hold, why=""))
+            if read_roll(text) is not None or read_pod_hold(text) is not None:
+                return text
         return f"x{next(self._numbers)}"
 
     def _key(self, key: str) -> str:

@@ -89,10 +89,13 @@ function verdictList(verdicts, now) {
   return h('ul', { class: 'verdicts' }, ...verdicts.map((verdict) => verdictLine(verdict, now)));
 }
 
+const SIGNS = { allows: ['✓', 'allows'], blocks: ['✗', 'blocks'], unchecked: ['–', 'not checked'], mistake: ['!', 'allows by mistake'] };
+
 function verdictLine(verdict, now) {
   const until_ = verdict.until && !verdict.allowed ? ` (${until(seconds(verdict.until), now)})` : '';
+  const [sign, word] = SIGNS[verdict.remark ?? (verdict.allowed ? 'allows' : 'blocks')];
   return h('li', { class: verdict.allowed ? 'yes' : 'no' },
-    h('span', { class: 'tick-sign', role: 'img', 'aria-label': verdict.allowed ? 'allows' : 'blocks' }, verdict.allowed ? '✓' : '✗'),
+    h('span', { class: 'tick-sign', role: 'img', 'aria-label': word }, sign),
     h('span', {}, h('code', {}, verdict.rule), ` ${localised(verdict.message)}${until_}`),
     verdict.blockers?.length && h('ul', { class: 'verdicts' }, ...verdict.blockers.slice(0, PODS_SHOWN).map((each) => h('li', { class: 'no' }, h('span', { class: 'tick-sign', role: 'img', 'aria-label': 'blocks' }, '✗'), h('span', {}, h('span', { class: 'mono' }, each.object.replace(/^Pod\//, '')), ' ', h('code', {}, each.rule), ` ${localised(each.message)}`)))));
 }

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from dovetail.sim.actors.daemon_set import DaemonEligibility, daemon_spec, eligible, outdated, plan, target_of
+from dovetail.sim.actors.daemon_set import (
+    DaemonEligibility,
+    daemon_demand,
+    daemon_spec,
+    eligible,
+    outdated,
+    plan,
+    target_of,
+)
 from dovetail.sim.actors.fit import NodeUsage
 from dovetail.sim.actors.job import Tally, outcome, retry_at, wanted_pods
 from dovetail.sim.actors.node_lifecycle import called_for, evicted_at, taints_after
@@ -102,7 +110,7 @@ def test_stateful_set_steps(spec: dict[str, Any], pods: dict[int, Any], steps: l
 def test_daemon_eligibility(taint: tuple[str, str] | None, answer: DaemonEligibility) -> None:
     taints = [{"key": taint[0], "effect": taint[1]}] if taint else []
     template = {"spec": manifests.pod_spec()}
-    assert eligible(template, NodeUsage(manifests.node("n", taints=taints))) == answer
+    assert eligible(daemon_demand(template), "", NodeUsage(manifests.node("n", taints=taints))) == answer
 
 
 def test_a_daemon_is_tied_to_its_node_by_name() -> None:

@@ -27,6 +27,10 @@ def test_a_dump_never_starts_before_its_youngest_object() -> None:
     assert read(POD).start == datetime(2026, 3, 6, 16, 30, tzinfo=UTC)
 
 
+def test_a_live_cluster_starts_now() -> None:
+    assert read("", live=True).start == NOW
+
+
 def test_what_the_command_line_says_stands_over_the_file() -> None:
     text = HEAD + "start: 2026-03-02T00:00:00Z\nfor: 7d\nseed: 3\n"
     found = read(text, start=NOW, span=timedelta(hours=5), seed=9)
@@ -96,7 +100,8 @@ def test_kinds_that_are_not_simulated_are_told() -> None:
 
 
 def test_an_old_dump_is_told() -> None:
-    assert [each.rule for each in read(POD, start=NOW + timedelta(days=9)).problems] == ["OldDump"]
+    (old,) = read(POD, start=NOW + timedelta(days=9)).problems
+    assert (old.rule, old.remedy) == ("OldDump", "start when the dump was taken: --at 2026-03-06T16:30:00Z")
 
 
 @pytest.mark.parametrize(("text", "hours"), [("36h", 36), ("7d", 168), ("1d12h", 36), ("90m", 1.5)])

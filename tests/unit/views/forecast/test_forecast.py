@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dovetail.api.documents import read_documents
-from dovetail.model.intake import take_in
 from dovetail.model.records import PodRecord
-from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.model.snapshot import Snapshot
 from dovetail.rules.states import IN_DISRUPTION
+from dovetail.state.intake import take_in
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.forecast.assembly import forecast, machines_of
@@ -24,6 +24,7 @@ from dovetail.views.forecast.data import (
 )
 from dovetail.views.turns import MAX_TURNS
 from tests.harness.builders import at, budget, claim, node, pdb, pod, pool
+from tests.harness.snapshots import take_snapshot
 
 CLUSTER = Path(__file__).parents[4] / "examples" / "cluster.yaml"
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)

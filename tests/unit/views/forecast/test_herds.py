@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dovetail.model.snapshot import take_snapshot
 from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Forecast
 from tests.harness.builders import claim, node, pod, pool
+from tests.harness.snapshots import take_snapshot
 
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)
 DAY = timedelta(hours=24)

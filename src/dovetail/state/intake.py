@@ -1,4 +1,4 @@
-"""Makes a snapshot from documents. Reports the objects that no rule reads, and everything odd."""
+"""Feeds the state with documents. Reports the objects that no rule reads, and everything odd."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -6,14 +6,15 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dovetail.api import names, objects
+from dovetail.api.conversion import REMOVED_KINDS
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.misnamed import may_be_misnamed, misnamed_annotations
 from dovetail.api.schema import SchemaViolation, crd_schema, violations
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.records import PodInterner, Record, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.refs import Ref
-from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.model.snapshot import Snapshot
+from dovetail.state.cluster import ClusterState
 
 # The fields that rules read, by kind.
 _CHECKED = {
@@ -28,23 +29,20 @@ _CHECKED = {
 
 
 class _KindIntake(NamedTuple):
-    """How the objects of one kind are read, and their records."""
+    """How the objects of one kind are read."""
 
     api_version: str
-    type_: type[Any]
-    record_of: Callable[[Any], Record]
-    records: dict[tuple[str, str], Any]
+    plural: str
     namespaced: bool = False
 
 
-def _shelves() -> dict[str, _KindIntake]:
-    return {
-        "Pod": _KindIntake("v1", objects.Pod, PodInterner().pod, {}, namespaced=True),
-        "Node": _KindIntake("v1", objects.Node, node_record, {}),
-        "PodDisruptionBudget": _KindIntake("policy/v1", objects.PodDisruptionBudget, pdb_record, {}, namespaced=True),
-        names.NODEPOOL_KIND: _KindIntake(names.API_VERSION, objects.NodePool, pool_record, {}),
-        names.NODECLAIM_KIND: _KindIntake(names.API_VERSION, objects.NodeClaim, claim_record, {}),
-    }
+_READ = {
+    "Pod": _KindIntake("v1", "pods", namespaced=True),
+    "Node": _KindIntake("v1", "nodes"),
+    "PodDisruptionBudget": _KindIntake("policy/v1", "poddisruptionbudgets", namespaced=True),
+    names.NODEPOOL_KIND: _KindIntake(names.API_VERSION, names.NODEPOOL_PLURAL),
+    names.NODECLAIM_KIND: _KindIntake(names.API_VERSION, names.NODECLAIM_PLURAL),
+}
 
 
 class Intake(NamedTuple):
@@ -63,18 +61,21 @@ def take_in(
     documents: Iterable[Document], field_remedy: FieldRemedy = lambda _kind, _value, _violation: "correct it"
 ) -> Intake:
     """Read the documents. One that cannot be read is a problem of its own; the others count."""
-    shelves = _shelves()
+    state = ClusterState()
     ignored: Counter[str] = Counter()
     problems: list[Finding] = []
     unreadable: list[Document] = []
     for document in documents:
         kind, version = document.kind, document.api_version
-        shelf = shelves.get(kind)
-        if shelf is None or (version != shelf.api_version and _group(version) != _group(shelf.api_version)):
-            ignored[f"{version} {kind}"] += 1
+        read = _READ.get(kind)
+        if read is None or (version != read.api_version and _group(version) != _group(read.api_version)):
+            if (_group(version), kind) in REMOVED_KINDS:
+                problems.append(_removed(document))
+            else:
+                ignored[f"{version} {kind}"] += 1
             continue
         try:
-            wire = decode(document, shelf.type_)
+            wire = decode(document, state.reading(read.plural).struct)
             if not wire.metadata.name:
                 raise document.error("is required", "metadata.name")
         except InputError as error:
@@ -82,31 +83,28 @@ def take_in(
             unreadable.append(document)
             continue
         meta = wire.metadata
-        key = (meta.namespace or "default" if shelf.namespaced else "", meta.name)
-        problems += _oddities(document, shelf, key)
+        key = (meta.namespace or "default" if read.namespaced else "", meta.name)
+        repeated = state.load(read.plural, wire, key)
+        problems += _oddities(document, read.api_version, Ref(kind, *key), repeated=repeated)
         if kind == "Pod" and may_be_misnamed(meta.annotations, meta.labels):
             problems += _misnamed(Ref(kind, *key), document, meta)
         if kind in _CHECKED:
             problems += _bad_fields(Ref(kind, *key), document, wire, field_remedy)
-        shelf.records[key] = shelf.record_of(wire)
     for kind, count in sorted(ignored.items()):
         message = f"{count} {'object' if count == 1 else 'objects'} of a kind that no rule reads"
         problems.append(_problem(Severity.INFO, "NotRead", Ref(kind), "kind", message=message, remedy="nothing to do"))
-    records = {kind: shelf.records.values() for kind, shelf in shelves.items()}
-    snapshot = take_snapshot(
-        pods=records["Pod"],
-        nodes=records["Node"],
-        claims=records[names.NODECLAIM_KIND],
-        pools=records[names.NODEPOOL_KIND],
-        pdbs=records["PodDisruptionBudget"],
-    )
-    return Intake(snapshot, problems, unreadable)
+    return Intake(state.snapshot(), problems, unreadable)
 
 
-def _oddities(document: Document, shelf: _KindIntake, key: tuple[str, str]) -> Iterable[Finding]:
-    object_, version, file = Ref(document.kind, *key), shelf.api_version, document.file
-    if document.api_version != version:
+def _oddities(document: Document, version: str, object_: Ref, *, repeated: bool) -> Iterable[Finding]:
+    file = document.file
+    if document.converted_from or document.api_version != version:
         message, remedy = f"{document.api_version} is read as if it were {version}", f"write {version}"
+        if document.converted_from:
+            message = f"{document.converted_from} is read as the {version} that it is converted to"
+            remedy = f"nothing in a dump; in a manifest, write {version}: `dovetail lint` says how"
+        if document.converted_from and document.kind == names.NODEPOOL_KIND:
+            message += "; Karpenter before 1.0 lets expired nodes wait for budgets and protected pods, v1 does not"
         yield _problem(
             Severity.WARNING, "OldApiVersion", object_, "apiVersion", message=message, remedy=remedy, file=file
         )
@@ -114,11 +112,25 @@ def _oddities(document: Document, shelf: _KindIntake, key: tuple[str, str]) -> I
         message = "the value is not a string, which the API refuses; its text is used here"
         remedy = "put the value in quotes"
         yield _problem(Severity.ERROR, "NotAString", object_, field, message=message, remedy=remedy, file=file)
-    if key in shelf.records:
+    if repeated:
         message, remedy = "the input holds this object more than once; the last one counts", "remove all but one"
         yield _problem(
             Severity.WARNING, "DuplicateObject", object_, "metadata.name", message=message, remedy=remedy, file=file
         )
+
+
+def _removed(document: Document) -> Finding:
+    successor = REMOVED_KINDS[_group(document.api_version), document.kind]
+    return _problem(
+        Severity.ERROR,
+        "RemovedKind",
+        _ref(document),
+        "kind",
+        message=f"{shorten(document.api_version, 100)} {document.kind} was removed and is not read: what it says of "
+        "its nodes or pods is unknown here",
+        remedy=f"write a {successor}, and make a new dump",
+        file=document.file,
+    )
 
 
 def _misnamed(object_: Ref, document: Document, meta: objects.ObjectMeta) -> Iterable[Finding]:

@@ -1,0 +1,126 @@
+"""The values of annotations by which guard and drive mark what is theirs, beside Karpenter.
+
+Everybody who may edit an object can write such a value. A value that cannot be read is reported, and never acted upon:
+the annotation that it marks then counts as a user's.
+"""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, TypeVar
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.values import limits
+from dovetail.values.timestamp import format_time
+
+T = TypeVar("T")
+
+OFF: Final = "off"
+
+
+class BesideMode(StrEnum):
+    """Who decides beside Karpenter: Karpenter itself, kept off some nodes, or Dovetail."""
+
+    GUARD = "guard"
+    DRIVE = "drive"
+
+
+class RollCause(StrEnum):
+    """Why a NodeClaim is to be replaced gracefully."""
+
+    EXPIRED = "expired"
+    ASKED = "asked"
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The value of `dovetail.dev/held` on a Node: its do-not-disrupt is ours.
+
+    `until`: when the verdict behind it changes by time alone. `why`: the rule and the pod, for people.
+    """
+
+    by: BesideMode
+    until: objects.Instant | None = None
+    why: str = ""
+
+    @property
+    def sentence(self) -> str:
+        until = "" if self.until is None else f" until {format_time(self.until)}"
+        why = f": {self.why}" if self.why else ""
+        return f"held by Dovetail {self.by}{until}{why}"
+
+
+class PodHold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The value of `dovetail.dev/hold` on a Pod: its do-not-disrupt is ours, as long as it has this value."""
+
+    until: objects.Instant
+    value: str
+
+
+class Roll(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The value of `dovetail.dev/rolled` on a NodeClaim: why it is to be replaced, and since when."""
+
+    why: RollCause
+    at: objects.Instant
+
+
+def written_mark(value: Hold | PodHold | Roll) -> str:
+    """The text of an annotation."""
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def read_hold(text: str) -> Hold | None:
+    """Returns None for a text that is not a hold."""
+    return _read(text, Hold)
+
+
+def read_pod_hold(text: str) -> PodHold | None:
+    """Returns None for a text that is not a hold."""
+    return _read(text, PodHold)
+
+
+def read_roll(text: str) -> Roll | None:
+    """Returns None for a text that is not a roll."""
+    return _read(text, Roll)
+
+
+def read_budgets(text: str) -> tuple[objects.Budget, ...] | None:
+    """The budgets of `dovetail.dev/budgets`. Returns None for a text that is not a list of budgets."""
+    return _decoded(text, tuple[objects.Budget, ...], limits.COMMAND)
+
+
+def longest_why(why: str) -> str:
+    """Keeps the text of a hold within what is read back."""
+    return why if len(why) <= _LONGEST_WHY else why[: _LONGEST_WHY - 1] + "…"
+
+
+_LONGEST_WHY: Final = 120
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str, type_: type[T]) -> T | None:
+    return _decoded(text, type_, limits.VALUE)
+
+
+def _decoded(text: str, type_: type[T], longest: int) -> T | None:
+    if len(text) > longest:
+        return None
+    try:
+        decoded = msgspec.json.decode(text, type=type_)
+    except (msgspec.MsgspecError, RecursionError, OverflowError):
+        return None
+    return decoded if _is_utc_time(getattr(decoded, "until", None) or getattr(decoded, "at", None)) else None
+
+
+def _is_utc_time(at: datetime | None) -> bool:
+    """The first and last hours of the calendar have no time in UTC."""
+    try:
+        return at is None or at.astimezone(UTC) is not None
+    except OverflowError:
+        return False
+
+
+def at_second(at: datetime) -> datetime:
+    """Marks name whole seconds."""
+    return at.replace(microsecond=0)

@@ -1,0 +1,79 @@
+"""Who decides in a cluster which nodes are disrupted: Karpenter or Dovetail (R56)."""
+
+import re
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+_VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,6})?(?:[-+][0-9A-Za-z.+-]{1,64})?")
+
+
+class DecidingController(StrEnum):
+    """The two controllers whose rules differ."""
+
+    KARPENTER = "karpenter"
+    DOVETAIL = "dovetail"
+
+
+class DovetailMode(StrEnum):
+    """The ways in which Dovetail takes part."""
+
+    RUN = "run"  # it is the controller of the cluster
+    GUARD = "guard"  # Karpenter decides; Dovetail keeps it off protected nodes
+    DRIVE = "drive"  # Dovetail decides; Karpenter launches, drains and ends
+
+
+_NAMES: Final = {DecidingController.KARPENTER: "Karpenter", DecidingController.DOVETAIL: "Dovetail"}
+
+
+class Decider(msgspec.Struct, frozen=True, rename="camel"):
+    """Who decides, and how that is known."""
+
+    controller: DecidingController
+    version: str | None = None
+    """Of Karpenter, without the `v`. None: it is not known, or Dovetail runs alone."""
+    mode: DovetailMode | None = None
+    """Of Dovetail."""
+    reason: str = ""
+    """What shows it, for people."""
+
+    @property
+    def name(self) -> str:
+        """`Karpenter 1.15`, `Dovetail (guard)`."""
+        more = f" ({self.mode})" if self.mode is not None else f" {self.version}" if self.version else ""
+        return f"{_NAMES[self.controller]}{more}"
+
+    @property
+    def release(self) -> tuple[int, int] | None:
+        """Major and minor version of Karpenter, if they are known."""
+        found = None if self.version is None else _VERSION.fullmatch(self.version)
+        return None if found is None else (int(found[1]), int(found[2]))
+
+
+DOVETAIL: Final = Decider(DecidingController.DOVETAIL, mode=DovetailMode.RUN)
+KARPENTER: Final = Decider(DecidingController.KARPENTER)
+
+
+def parse_decider(text: str) -> Decider:
+    """Reads `karpenter`, `karpenter@1.15`, `dovetail` or `dovetail:guard`. Raises ValueError."""
+    name, version_mark, version = text.partition("@")
+    name, mode_mark, mode = name.partition(":")
+    if name == DecidingController.KARPENTER and not mode_mark:
+        if not version_mark:
+            return KARPENTER
+        if _VERSION.fullmatch(version):
+            return Decider(DecidingController.KARPENTER, version=version.removeprefix("v"))
+    if name == DecidingController.DOVETAIL and not version_mark:
+        if not mode_mark:
+            return DOVETAIL
+        if mode in set(DovetailMode):
+            return Decider(DecidingController.DOVETAIL, mode=DovetailMode(mode))
+    modes = "|".join(DovetailMode)
+    raise ValueError(f"want karpenter, karpenter@1.15, dovetail or dovetail:{modes}, not {text[:40]!r}")
+
+
+def version_in(image: str) -> str | None:
+    """The version in the tag of an image, such as `public.ecr.aws/karpenter/controller:1.15.0@sha256:…`."""
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    return tag.removeprefix("v") if _VERSION.fullmatch(tag) else None

@@ -1,0 +1,47 @@
+"""Who decides, as users write it and as images show it."""
+
+import pytest
+
+from dovetail.model.decider import Decider, DecidingController, DovetailMode, parse_decider, version_in
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "release"),
+    [
+        ("karpenter", "Karpenter", None),
+        ("karpenter@1.15", "Karpenter 1.15", (1, 15)),
+        ("karpenter@v1.9.2", "Karpenter 1.9.2", (1, 9)),
+        ("dovetail", "Dovetail (run)", None),
+        ("dovetail:guard", "Dovetail (guard)", None),
+        ("dovetail:drive", "Dovetail (drive)", None),
+    ],
+)
+def test_a_decider_is_read(text: str, name: str, release: tuple[int, int] | None) -> None:
+    decider = parse_decider(text)
+    assert (decider.name, decider.release) == (name, release)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Karpenter", "karpenter@", "karpenter@new", "karpenter:run", "dovetail@1.0", "dovetail:", "x" * 500]
+)
+def test_anything_else_is_refused_with_the_accepted_forms(text: str) -> None:
+    with pytest.raises(ValueError, match="want karpenter, karpenter@"):
+        parse_decider(text)
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("public.ecr.aws/karpenter/controller:1.15.0", "1.15.0"),
+        ("public.ecr.aws/karpenter/controller:v0.37.1@sha256:abc", "0.37.1"),
+        ("localhost:5000/karpenter/controller", None),
+        ("karpenter:latest", None),
+        ("", None),
+    ],
+)
+def test_the_tag_of_an_image_names_the_version(image: str, version: str | None) -> None:
+    assert version_in(image) == version
+
+
+def test_the_mode_is_part_of_the_value() -> None:
+    assert Decider(DecidingController.DOVETAIL, mode=DovetailMode.GUARD) == parse_decider("dovetail:guard")
