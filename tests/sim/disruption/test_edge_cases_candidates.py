@@ -7,6 +7,8 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import ConditionType, EventReason
+from dovetail.api.objects import NodePool
+from dovetail.model.instance_types import TypeCatalogue
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Delete, Patch
 from dovetail.sim.actors.wire import READY, RUN_FOR, created_at
 from dovetail.sim.cloud.machines import Launch
@@ -411,10 +413,10 @@ async def test_nodes_of_a_pool_without_instance_types_stay(setting: Setting) -> 
     await drift(setting, "a")
     usual = setting.cloud.instance_types
 
-    async def nothing(_: Any) -> Any:
-        return []
+    async def nothing(pool: NodePool) -> TypeCatalogue:
+        return TypeCatalogue((await usual(pool)).version + 1, ())
 
-    setting.cloud.instance_types = nothing  # type: ignore[assignment, method-assign]
+    setting.cloud.instance_types = nothing  # type: ignore[method-assign]
     await edit_pool(setting, budgets=[{"nodes": "100%"}])  # it is asked for its types anew
     await stays(setting, "a", lasting="30m")
     for about in (node, "a"):
