@@ -2,11 +2,12 @@
 
 from random import Random
 
+import msgspec
+
 from dovetail.api import objects
 from dovetail.api.names import DISRUPTED_TAINT, NODEPOOL_LABEL
-from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord, claim_record
+from dovetail.model.records import ClaimRecord, InstanceLabels, PodRecord, PoolRecord, claim_record
 from dovetail.model.snapshot import Snapshot
-from dovetail.views.forecast.data import InstanceLabels
 from tests.harness import builders
 from tests.harness.builders import at
 from tests.harness.snapshots import take_snapshot
@@ -39,29 +40,29 @@ PROTECTIONS: list[dict[str, str]] = [
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def cluster(nodes: int, seed: int = 1) -> tuple[Snapshot, dict[str, InstanceLabels]]:
+def cluster(nodes: int, seed: int = 1) -> Snapshot:
     """So many nodes in four pools with about eight pods each."""
     chance = Random(seed)
     pods: list[PodRecord] = []
-    members, claims, machines = [], [], {}
+    members, claims = [], []
     for number in range(nodes):
         pool = chance.choices(list(POOLS), list(POOLS.values()))[0]
         name = f"{pool}-{_word(chance, 5)}{number:x}"
         draining = chance.random() < 0.02
         taints = [(DISRUPTED_TAINT, "NoSchedule")] if draining else []
-        members.append(builders.node(name, pool=pool, taints=taints, created="2026-03-01T08:30:00Z"))
+        member = builders.node(name, pool=pool, taints=taints, created="2026-03-01T08:30:00Z")
         claims.append(_claim(name, pool, chance, draining=draining))
         zone = f"eu-central-1{chance.choice('abc')}"
-        machines[name] = InstanceLabels(
+        machine = InstanceLabels(
             instance_type=TYPES[pool], capacity_type=chance.choice(["spot", "on-demand"]), zone=zone
         )
+        members.append(msgspec.structs.replace(member, machine=machine))
         pods += [_pod(name, chance) for _ in range(chance.randrange(3, 13) if chance.random() > 0.03 else 0)]
     pdbs = [
         builders.pdb("ledger", namespace="pay", match={"app": "ledger"}, max_unavailable=0, allowed=0, expected=9),
         builders.pdb("cart", namespace="shop", match={"app": "cart"}, max_unavailable=1, allowed=1, expected=9),
     ]
-    snapshot = take_snapshot(pods=pods, nodes=members, claims=claims, pools=_pools(), pdbs=pdbs)
-    return snapshot, machines
+    return take_snapshot(pods=pods, nodes=members, claims=claims, pools=_pools(), pdbs=pdbs)
 
 
 def _pools() -> list[PoolRecord]:

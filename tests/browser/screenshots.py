@@ -36,7 +36,7 @@ def pictures(node: str) -> list[Picture]:
 
 
 def main(folder: Path) -> None:
-    snapshot, machines = cluster(NODES, seed=4)
+    snapshot = cluster(NODES, seed=4)
     held = next(
         member.name
         for member in snapshot.nodes
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         and any(pod.annotations for pod in member.pods)
     )
     source = PushedSource(title="production-eu", pace=0.0)
-    source.push(NOW, snapshot, machines=machines)
+    source.push(NOW, snapshot)
     folder.mkdir(parents=True, exist_ok=True)
     with Served(lambda: board_served(source)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -38,9 +38,9 @@ class Large:
     """A stream that tests can tell new boards."""
 
     def __init__(self) -> None:
-        snapshot, machines = cluster(NODES)
+        snapshot = cluster(NODES)
         self.source = PushedSource(title="large", pace=0.0)
-        self.source.push(NOW, snapshot, machines=machines)
+        self.source.push(NOW, snapshot)
         self.server = Served(self._serving)
 
     @asynccontextmanager

@@ -9,13 +9,12 @@ import msgspec
 import pytest
 
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT
-from dovetail.model.records import ClaimRecord, NodeRecord, PdbRecord, PodRecord, PoolRecord
+from dovetail.model.records import ClaimRecord, InstanceLabels, NodeRecord, PdbRecord, PodRecord, PoolRecord
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.assessment import assess
 from dovetail.views.board.maker import BoardMaker
 from dovetail.views.explain.verdicts import explain
-from dovetail.views.forecast.data import InstanceLabels
 from tests.browser.clusters import NOW, PROTECTIONS, cluster
 from tests.harness import builders
 from tests.harness.snapshots import take_snapshot
@@ -28,7 +27,7 @@ class Records:
 
     def __init__(self, nodes: int, seed: int) -> None:
         self.chance = Random(seed)
-        snapshot, self.machines = cluster(nodes, seed)
+        snapshot = cluster(nodes, seed)
         self.pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
         self.nodes = {member.node.name: member.node for member in snapshot.nodes if member.node is not None}
         self.claims = {member.claim.name: member.claim for member in snapshot.nodes if member.claim is not None}
@@ -142,7 +141,9 @@ class Records:
         self.pdbs[key] = msgspec.structs.replace(pdb, **self.chance.choice(changes))
 
     def _edit_machine(self, _at: datetime) -> None:
-        self.machines[self.chance.choice(list(self.nodes))] = InstanceLabels(zone=self.chance.choice("abc"))
+        name = self.chance.choice(list(self.nodes))
+        machine = InstanceLabels(zone=self.chance.choice("abc"))
+        self.nodes[name] = msgspec.structs.replace(self.nodes[name], machine=machine)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -159,21 +160,19 @@ def test_boards_and_explanations_of_what_changed_are_those_made_from_nothing(see
         snapshot = records.snapshot()
         before = assess(snapshot, at, semantics, before=before)
         fresh = assess(snapshot, at, semantics)
-        assert boards.make(before, end, machines=records.machines) == BoardMaker().make(
-            fresh, end, machines=records.machines
-        )
+        assert boards.make(before, end) == BoardMaker().make(fresh, end)
         assert explain(before) == explain(fresh)
 
 
 def test_a_changed_pod_costs_the_assessment_and_the_row_of_its_node_alone() -> None:
-    snapshot, machines = cluster(500, 3)
+    snapshot = cluster(500, 3)
     steady = [member for member in snapshot.nodes if member.claim is not None and member.claim.deleted_at is None]
     snapshot = msgspec.structs.replace(
         snapshot, nodes=tuple(steady), pods=tuple(pod for member in steady for pod in member.pods)
     )
     boards, end = BoardMaker(), NOW + 7 * DAY
     assessment = assess(snapshot, NOW)
-    board = boards.make(assessment, end, machines=machines)
+    board = boards.make(assessment, end)
     changed = next(pod for pod in snapshot.pods if pod.namespace == "ci")
     edited = take_snapshot(
         pods=[msgspec.structs.replace(pod, ready=False) if pod is changed else pod for pod in snapshot.pods],
@@ -185,5 +184,5 @@ def test_a_changed_pod_costs_the_assessment_and_the_row_of_its_node_alone() -> N
     later = assess(edited, NOW + timedelta(seconds=3), before=assessment)
     assessed = [node.member.name for old, node in zip(assessment.nodes, later.nodes, strict=True) if node is not old]
     assert assessed == [changed.node_name]
-    following = boards.make(later, end, machines=machines)
+    following = boards.make(later, end)
     assert [row.name for old, row in zip(board.rows, following.rows, strict=True) if row is not old] == assessed

@@ -38,6 +38,14 @@ KWOK_NODECLASS_LABEL: Final = "karpenter.kwok.sh/kwoknodeclass"
 INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 REGION_LABEL: Final = "topology.kubernetes.io/region"
+# Labels by which clouds name the group of a node that no NodePool owns.
+EKS_COMPUTE_TYPE_LABEL: Final = "eks.amazonaws.com/compute-type"  # fargate
+NODE_GROUP_LABELS: Final = (
+    "eks.amazonaws.com/nodegroup",
+    "alpha.eksctl.io/nodegroup-name",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+)
 ARCH_LABEL: Final = "kubernetes.io/arch"
 OS_LABEL: Final = "kubernetes.io/os"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"

@@ -119,6 +119,7 @@ class Pod(ApiObject, frozen=True):
 class NodeSpec(Wire, frozen=True):
     provider_id: str = msgspec.field(default="", name="providerID")
     taints: list[Taint] = []
+    unschedulable: bool = False
 
 
 # A quantity as it is written: the API takes numbers as well as text.

@@ -138,6 +138,18 @@ class PodRecord(Record, frozen=True):
         return max(-10.0, min(10.0, 1.0 + deletion_cost / 2**27 + priority / 2**25))
 
 
+class InstanceLabels(Record, frozen=True, kw_only=True):
+    """The machine of a node, by the labels of its Node or NodeClaim.
+
+    `group`: who made it, if no NodePool did: Fargate, or a node group of the cloud.
+    """
+
+    instance_type: str | None = None
+    capacity_type: str | None = None
+    zone: str | None = None
+    group: str | None = None
+
+
 class NodeRecord(Record, frozen=True):
     name: str
     uid: str
@@ -152,6 +164,12 @@ class NodeRecord(Record, frozen=True):
     ready: bool
     taints: tuple[tuple[str, str], ...]
     held: str | None = None  # the mark of a hold of ours, as it was written
+    machine: InstanceLabels = InstanceLabels()
+    ready_changed_at: datetime | None = None  # the last transition of the condition Ready
+    unready_message: str = ""  # of the condition Ready, unless it is True
+    cordoned: bool = False
+    cordoned_at: datetime | None = None
+    finalizers: tuple[str, ...] = ()  # of a Node that is being deleted
 
     @property
     def hold(self) -> Hold | None:
@@ -186,6 +204,8 @@ class ClaimRecord(Record, frozen=True):
     replacement: bool = False  # of a command
     rolled: str | None = None  # the mark of a graceful replacement that was asked for or stamped, as it was written
     stamped: bool = False  # our stamp makes it drift
+    machine: InstanceLabels = InstanceLabels()
+    finalizers: tuple[str, ...] = ()  # of a NodeClaim that is being deleted
 
     @property
     def object(self) -> Ref:
@@ -291,7 +311,7 @@ class PodInterner:
             volume_claims=tuple(_volume_claims(pod)) if spec.volumes else (),
             scheduling=scheduling,
             scheduled_at=scheduled_at,
-            finalizers=tuple(map(intern, meta.finalizers)) if meta.deletion_timestamp is not None else (),
+            finalizers=_finalizers(meta),
         )
 
     def _scheduling(self, pod: SchedulingPod) -> PodScheduling:
@@ -424,6 +444,7 @@ def _resize(status: SchedulingPodStatus) -> SchedulingPodStatus:
 
 def node_record(node: objects.Node) -> NodeRecord:
     meta = node.metadata
+    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     initialized = meta.labels.get(names.INITIALIZED_LABEL) == "true"
     return NodeRecord(
         name=meta.name,
@@ -437,10 +458,35 @@ def node_record(node: objects.Node) -> NodeRecord:
         # An initialized Node is registered, even if the label has been edited.
         registered=initialized or meta.labels.get(names.REGISTERED_LABEL) == "true",
         initialized=initialized,
-        ready=_condition(node.status.conditions, "Ready") is True,
+        ready=ready is not None and ready.status == "True",
         taints=tuple((taint.key, taint.effect) for taint in node.spec.taints),
         held=_cut(meta.annotations.get(names.HELD)),
+        machine=_machine(meta.labels),
+        ready_changed_at=None if ready is None else _utc(ready.last_transition_time),
+        unready_message="" if ready is None or ready.status == "True" else ready.message or ready.reason,
+        cordoned=node.spec.unschedulable,
+        cordoned_at=_cordoned_at(node) if node.spec.unschedulable else None,
+        finalizers=_finalizers(meta),
     )
+
+
+def _machine(labels: Mapping[str, str]) -> InstanceLabels:
+    group = next((labels[label] for label in names.NODE_GROUP_LABELS if labels.get(label)), None)
+    return InstanceLabels(
+        instance_type=labels.get(names.INSTANCE_TYPE_LABEL),
+        capacity_type=labels.get(names.CAPACITY_TYPE_LABEL),
+        zone=labels.get(names.ZONE_LABEL),
+        group="Fargate" if labels.get(names.EKS_COMPUTE_TYPE_LABEL) == "fargate" else group,
+    )
+
+
+def _cordoned_at(node: objects.Node) -> datetime | None:
+    return next((_utc(taint.time_added) for taint in node.spec.taints if taint.key == names.UNSCHEDULABLE_TAINT), None)
+
+
+def _finalizers(meta: objects.ObjectMeta) -> tuple[str, ...]:
+    """What holds the deletion up."""
+    return () if meta.deletion_timestamp is None else tuple(map(intern, meta.finalizers))
 
 
 def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
@@ -461,6 +507,8 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
         replacement=names.REPLACEMENT_OF in meta.annotations,
         rolled=_cut(meta.annotations.get(names.ROLLED)),
         stamped=meta.annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX),
+        machine=_machine(meta.labels),
+        finalizers=_finalizers(meta),
     )
 
 

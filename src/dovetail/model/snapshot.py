@@ -3,7 +3,7 @@
 import msgspec
 
 from dovetail.model.finding import Finding
-from dovetail.model.records import ClaimRecord, NodeRecord, PdbRecord, PodRecord, PoolRecord, Record
+from dovetail.model.records import ClaimRecord, InstanceLabels, NodeRecord, PdbRecord, PodRecord, PoolRecord, Record
 from dovetail.model.refs import Ref
 
 
@@ -28,6 +28,17 @@ class ClusterNode(Record, frozen=True):
         if self.node is not None and (self.node.registered or self.claim is None):
             return self.node.pool
         return self.claim.pool if self.claim is not None else ""
+
+    @property
+    def managed(self) -> bool:
+        """Whether a NodePool owns it. Other nodes, such as Fargate's, run pods, and no rule here is about them."""
+        return self.claim is not None or bool(self.pool)
+
+    @property
+    def machine(self) -> InstanceLabels:
+        """By the Node's labels; without a Node, by the NodeClaim's."""
+        part = self.node or self.claim
+        return InstanceLabels() if part is None else part.machine
 
     @property
     def deleting(self) -> bool:

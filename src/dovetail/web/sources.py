@@ -23,8 +23,6 @@ from dovetail.runtime.tasks import happens_within
 from dovetail.state.instance_types import BILLION
 from dovetail.views.board.details import DecisionView
 from dovetail.views.board.rows import SavingsView, seconds_of
-from dovetail.views.forecast.assembly import machine_of
-from dovetail.views.forecast.data import InstanceLabels
 
 LONGEST_WAIT: Final = timedelta(hours=1)
 
@@ -36,7 +34,6 @@ class ClusterAt(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     version: int
     """Differs if anything but the time has changed."""
     take: Callable[[], Snapshot]
-    machines: Mapping[str, InstanceLabels] = {}
     problems: Sequence[Finding] = ()
     decisions: Sequence[DecisionView] = ()
     """The latest first."""
@@ -106,7 +103,6 @@ class FileSource(BoardSource):
         title: str,
         asking: str = "",
         at: datetime | None = None,
-        machines: Mapping[str, InstanceLabels] | None = None,
         problems: Sequence[Finding] = (),
         replacements: Replacements | None = None,
     ) -> None:
@@ -116,7 +112,6 @@ class FileSource(BoardSource):
             ClusterAt,
             version=0,
             take=lambda: snapshot,
-            machines=machines or {},
             problems=problems,
             replacements=replacements or {},
         )
@@ -141,7 +136,6 @@ class PushedSource(BoardSource):
         decisions: Sequence[DecisionView] = (),
         left_alone: Mapping[str, Sentence] | None = None,
         replacements: Replacements | None = None,
-        machines: Mapping[str, InstanceLabels] | None = None,
         savings: SavingsView | None = None,
         pace: float | None = None,
     ) -> None:
@@ -150,7 +144,6 @@ class PushedSource(BoardSource):
             at=at,
             version=self._seen.version + 1,
             take=lambda: snapshot,
-            machines=machines or {},
             decisions=decisions,
             left_alone=left_alone or {},
             replacements=replacements or {},
@@ -185,7 +178,6 @@ class WatchedSource(BoardSource):
             at=self.clock.now(),
             version=self.news.version,
             take=self.cluster.snapshot_later(),
-            machines={node.metadata.name: machine_of(node) for node in self.cluster.nodes.values()},
         )
 
     async def changed(self, seen: ClusterAt, until: datetime | None) -> None:

@@ -222,7 +222,6 @@ class Stream:
         board = self._boards.make(
             assessment,
             end,
-            machines=seen.machines,
             problems=seen.problems,
             decisions=seen.decisions,
             savings=seen.savings,

@@ -46,7 +46,7 @@ def test_the_screen_shows_nodes_budgets_and_what_happened() -> None:
         seen = asyncio.run(look_at(player))
     assert len(seen.take().nodes) > 20
     assessment = assess(seen.take(), seen.at)
-    board = BoardMaker().make(assessment, scenario.end, machines=seen.machines, decisions=seen.decisions)
+    board = BoardMaker().make(assessment, scenario.end, decisions=seen.decisions)
     scene = ScreenContent(
         title=player.source.title, now=seen.at, board=board, status=player.status(), happened=player.happened
     )

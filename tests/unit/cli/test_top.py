@@ -27,7 +27,6 @@ from dovetail.views.board.details import NodeDetails, make_details
 from dovetail.views.board.maker import BoardMaker
 from dovetail.views.board.rows import Board, BoardBurst, NodeRow
 from dovetail.views.explain.verdicts import explain
-from dovetail.views.forecast.assembly import InstanceLabels
 from tests.browser.clusters import NOW, cluster
 from tests.harness import builders
 from tests.unit.cli.running import Program
@@ -49,8 +48,8 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cache
 def some_board(nodes: int = 60, seed: int = 1) -> tuple[Snapshot, Board]:
-    snapshot, machines = cluster(nodes, seed)
-    return snapshot, board_of(snapshot, machines=machines)
+    snapshot = cluster(nodes, seed)
+    return snapshot, board_of(snapshot)
 
 
 @cache
@@ -60,8 +59,8 @@ def example(hours: int = 0) -> Board:
     return board_of(snapshot, NOW + timedelta(hours=hours))
 
 
-def board_of(snapshot: Snapshot, at: datetime = NOW, machines: dict[str, InstanceLabels] | None = None) -> Board:
-    return BoardMaker().make(assess(snapshot, at), at + WEEK, machines=machines)
+def board_of(snapshot: Snapshot, at: datetime = NOW) -> Board:
+    return BoardMaker().make(assess(snapshot, at), at + WEEK)
 
 
 def details_of(snapshot: Snapshot, key: str) -> NodeDetails:

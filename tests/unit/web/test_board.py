@@ -22,9 +22,9 @@ DAY = timedelta(days=1)
 
 
 def board_at(nodes: int, seed: int, hours: float = 0.0) -> Board:
-    snapshot, machines = cluster(nodes, seed)
+    snapshot = cluster(nodes, seed)
     when = NOW + timedelta(hours=hours)
-    return BoardMaker().make(assess(snapshot, when), NOW + 3 * DAY, machines=machines)
+    return BoardMaker().make(assess(snapshot, when), NOW + 3 * DAY)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -114,9 +114,9 @@ def kinds(row: NodeRow) -> list[tuple[int, int]]:
 def test_no_name_of_a_hidden_namespace_is_told(seed: int) -> None:
     chance = Random(seed)
     seen = {namespace for namespace, _ in WORKLOADS if chance.random() < 0.5}
-    snapshot, machines = cluster(25, seed)
+    snapshot = cluster(25, seed)
     assessment = assess(snapshot, NOW)
-    whole = BoardMaker().make(assessment, NOW + 3 * DAY, machines=machines)
+    whole = BoardMaker().make(assessment, NOW + 3 * DAY)
     board = redacted(whole, seen.__contains__)
     text = msgspec.json.encode(board, enc_hook=str).decode()
     explanation = explain(assessment)

@@ -21,7 +21,7 @@ from dovetail.cli.text.forecast import forecast_lines
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import BudgetSemantics
-from dovetail.views.forecast.assembly import forecast, machines_of
+from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Forecast
 
 DEFAULT_SPAN = timedelta(hours=24)
@@ -68,10 +68,9 @@ def command(
     with one_line_errors(), working("reading and looking ahead …"):
         read = read_cluster(common.source)
         read.problems.extend(old_dump(read.snapshot, common.at) if common.paths else ())
-        machines = machines_of(read.documents)
         catalogue = catalogue_in(instance_types)
         assessment = assessed(read, common.source, common.at, reading, catalogue=catalogue)
-        found = forecast(assessment, end, machines=machines, problems=read.problems)
+        found = forecast(assessment, end, problems=read.problems)
     if objects or pools:
         namespace = common.namespace or default_namespace(common.source)
         found = _select(found, read.snapshot, [*objects, *(f"nodepool/{pool}" for pool in pools)], namespace)

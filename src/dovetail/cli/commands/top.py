@@ -17,7 +17,7 @@ from dovetail.cli.common.process import fail
 from dovetail.cli.common.replacements import assessed
 from dovetail.cli.common.sources import ClusterInput, read_cluster
 from dovetail.rules.budgets import BudgetSemantics
-from dovetail.views.forecast.assembly import forecast, machines_of
+from dovetail.views.forecast.assembly import forecast
 
 if TYPE_CHECKING:
     from dovetail.cli.top.keys import ViewState
@@ -80,9 +80,8 @@ def _read(common: CommonOptions) -> ClusterInput:
 def _print_data(common: CommonOptions, ahead: int, reading: BudgetSemantics) -> None:
     read = _read(common)
     end = common.at + timedelta(seconds=ahead)
-    machines = machines_of(read.documents)
     assessment = assessed(read, common.source, common.at, reading)
-    found = forecast(assessment, end, machines=machines, problems=read.problems)
+    found = forecast(assessment, end, problems=read.problems)
     print_data(found, common.output)
 
 

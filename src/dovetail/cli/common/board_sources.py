@@ -16,7 +16,6 @@ from dovetail.kube import KubeConfigError, connect
 from dovetail.ports import NODES, ApiError
 from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.clock import SystemClock
-from dovetail.views.forecast.assembly import machines_of
 from dovetail.web.sources import FileSource, LiveSource
 
 FIRST_LISTS_SECONDS: Final = 15.0
@@ -32,7 +31,6 @@ def dumped(source: ClusterSource, read: ClusterInput, at: datetime | None, readi
         title=cluster_title(source),
         asking=source.asking(at),
         at=at,
-        machines=machines_of(read.documents),
         problems=read.problems,
         replacements=replacements,
     )

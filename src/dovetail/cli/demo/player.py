@@ -11,7 +11,6 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.sim.scenarios.player import Play
 from dovetail.sim.scenarios.reading import Scenario
 from dovetail.values.foreign_text import plain
-from dovetail.views.forecast.assembly import machine_of
 from dovetail.views.simulation.report import SimulationReport
 from dovetail.web.sources import PushedSource, decided, saved
 
@@ -69,7 +68,6 @@ class Player:
             left_alone=dict(play.disruption.left_alone),
             replacements=play.disruption.not_replaced,
             savings=saved(play.disruption.accounts, play.now),
-            machines={node.metadata.name: machine_of(node) for node in play.cluster.nodes.values()},
             pace=self._pace.speed_now,
         )
 

@@ -27,7 +27,7 @@ from dovetail.views.board.rows import (
 )
 from dovetail.views.explain.problems import found_problems
 from dovetail.views.forecast.assembly import first_of
-from dovetail.views.forecast.data import ASSUMPTION, InstanceLabels, NodeForecast
+from dovetail.views.forecast.data import ASSUMPTION, NodeForecast
 from dovetail.views.forecast.drains import Drain
 from dovetail.views.forecast.moves import Moves
 from dovetail.views.forecast.nodes import ForecastContext, node_forecast
@@ -40,7 +40,6 @@ class _CachedRow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     node: NodeAssessment
     budgets: tuple[Instants, ...]
     """When the budgets of its pool allow a disruption, for each reason."""
-    machine: InstanceLabels | None
     replacements: Mapping[Reason, Verdict]
     moves: object
     end: datetime
@@ -64,14 +63,13 @@ class BoardMaker:
         assessment: Assessment,
         end: datetime,
         *,
-        machines: Mapping[str, InstanceLabels] | None = None,
         problems: Iterable[Finding] = (),
         decisions: Sequence[DecisionView] = (),
         savings: SavingsView | None = None,
     ) -> Board:
         """The board up to the end. Rows can be kept if the assessment was made with the last one as `before`."""
         at, snapshot = assessment.at, assessment.snapshot
-        rows = self._make_rows(assessment, end, machines or {})
+        rows = self._make_rows(assessment, end)
         points = ((pool, type_, max(instant, at), name) for made in rows for pool, type_, instant, name in made.crowd)
         crowds = herds(points, Counter(member.pool for member in snapshot.nodes))
         found = (*problems, *snapshot.problems, *found_problems(assessment, snapshot.pods, assessment.nodes))
@@ -87,9 +85,7 @@ class BoardMaker:
             savings=savings,
         )
 
-    def _make_rows(
-        self, assessment: Assessment, end: datetime, machines: Mapping[str, InstanceLabels]
-    ) -> list[_CachedRow]:
+    def _make_rows(self, assessment: Assessment, end: datetime) -> list[_CachedRow]:
         future = ForecastContext(assessment, end)
         budgets = {
             name: tuple(allowance.when for allowance in pool.allowances.values())
@@ -112,14 +108,12 @@ class BoardMaker:
         moves = Moves(assessment, filter(None, (first for *_, first in parts)))
         rows = []
         for node, kept, drained, first in parts:
-            machine = machines.get(node.member.name)
             made = kept
-            if made is None or (made.moves, made.end, made.machine) != (moves.said, end, machine):
-                forecast = node_forecast(node, future, moves, drained, machine)
+            if made is None or (made.moves, made.end) != (moves.said, end):
+                forecast = node_forecast(node, future, moves, drained)
                 made = _CachedRow(
                     node=node,
                     budgets=budgets.get(node.member.pool, ()),
-                    machine=machine,
                     replacements=assessment.replacements(node),
                     moves=moves.said,
                     end=end,

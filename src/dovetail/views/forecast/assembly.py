@@ -4,38 +4,34 @@ The rules name the instants at which their answers change, and the forecast visi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import chain
 
-from dovetail.api import names, objects
-from dovetail.api.documents import Document, decode
 from dovetail.model.finding import Finding
 from dovetail.views.assessment import Assessment, NodeAssessment
 from dovetail.views.explain.problems import found_problems
-from dovetail.views.forecast.data import Forecast, InstanceLabels
+from dovetail.views.forecast.data import Forecast
 from dovetail.views.forecast.drains import Drain
 from dovetail.views.forecast.moves import Moves, first_move
 from dovetail.views.forecast.nodes import ForecastContext, node_forecast
 from dovetail.views.forecast.pools import crowd_points, herds, pool_forecast
 
-__all__ = ["Forecast", "InstanceLabels", "forecast", "machines_of"]
+__all__ = ["Forecast", "forecast"]
 
 
 def forecast(
     assessment: Assessment,
     end: datetime,
     *,
-    machines: Mapping[str, InstanceLabels] | None = None,
     problems: Iterable[Finding] = (),
 ) -> Forecast:
-    """Step from change to change up to the end. `machines`: by node name."""
+    """Step from change to change up to the end."""
     at, snapshot = assessment.at, assessment.snapshot
     future = ForecastContext(assessment, end)
     begun = [(node, future.begun(node)) for node in assessment.nodes]
     moves = Moves(assessment, filter(None, (first_of(assessment, node, drained) for node, drained in begun)))
-    known = machines or {}
-    nodes = tuple(node_forecast(node, future, moves, drained, known.get(node.member.name)) for node, drained in begun)
+    nodes = tuple(node_forecast(node, future, moves, drained) for node, drained in begun)
     return Forecast(
         at=at,
         end=end,
@@ -46,22 +42,6 @@ def forecast(
             herds(chain.from_iterable(map(crowd_points, nodes)), Counter(member.pool for member in snapshot.nodes))
         ),
         problems=(*problems, *snapshot.problems, *found_problems(assessment, snapshot.pods, assessment.nodes)),
-    )
-
-
-def machines_of(documents: Iterable[Document]) -> dict[str, InstanceLabels]:
-    """The machines of the Nodes among the documents, by node name. Raises InputError."""
-    nodes = (decode(each, objects.Node) for each in documents if (each.api_version, each.kind) == ("v1", "Node"))
-    return {node.metadata.name: machine_of(node) for node in nodes}
-
-
-def machine_of(node: objects.Node) -> InstanceLabels:
-    """The machine of a Node, by its labels."""
-    labels = node.metadata.labels
-    return InstanceLabels(
-        instance_type=labels.get(names.INSTANCE_TYPE_LABEL),
-        capacity_type=labels.get(names.CAPACITY_TYPE_LABEL),
-        zone=labels.get(names.ZONE_LABEL),
     )
 
 

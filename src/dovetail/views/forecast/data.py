@@ -3,8 +3,6 @@
 from datetime import datetime
 from enum import StrEnum
 
-import msgspec
-
 from dovetail.model.finding import Finding
 from dovetail.model.refs import Ref
 from dovetail.views.explain.data import View
@@ -151,11 +149,3 @@ class Forecast(View, frozen=True, kw_only=True):
     nodepools: tuple[PoolForecast, ...]
     herds: tuple[Burst, ...]
     problems: tuple[Finding, ...]
-
-
-class InstanceLabels(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine of a node, by the node's labels."""
-
-    instance_type: str | None = None
-    capacity_type: str | None = None
-    zone: str | None = None

@@ -21,7 +21,6 @@ from dovetail.views.forecast.data import (
     Certainty,
     ForecastEvent,
     ForecastEventType,
-    InstanceLabels,
     NodeForecast,
     NodeSpan,
     ReasonForecast,
@@ -80,11 +79,9 @@ class ForecastContext:
         )
 
 
-def node_forecast(
-    node: NodeAssessment, future: ForecastContext, moves: Moves, begun: Drain | None, machine: InstanceLabels | None
-) -> NodeForecast:
+def node_forecast(node: NodeAssessment, future: ForecastContext, moves: Moves, begun: Drain | None) -> NodeForecast:
     """The forecast of one node."""
-    return _NodeForecaster(node, future, moves, begun).forecast(machine or InstanceLabels())
+    return _NodeForecaster(node, future, moves, begun).forecast()
 
 
 class _NodeForecaster:
@@ -100,8 +97,8 @@ class _NodeForecaster:
         self.events: list[ForecastEvent] = []
         self.leaves_at, self.drain = self._departure(begun)
 
-    def forecast(self, machine: InstanceLabels) -> NodeForecast:
-        node, member = self.node, self.node.member
+    def forecast(self) -> NodeForecast:
+        node, member, machine = self.node, self.node.member, self.node.member.machine
         spans = tuple(self._spans())
         self._add_changes(spans)
         self._add_windows()

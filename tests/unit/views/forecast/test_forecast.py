@@ -13,12 +13,11 @@ from dovetail.rules.states import IN_DISRUPTION
 from dovetail.state.intake import take_in
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, explain
-from dovetail.views.forecast.assembly import forecast, machines_of
+from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import (
     Forecast,
     ForecastEvent,
     ForecastEventType,
-    InstanceLabels,
     NodeForecast,
     SpanKind,
 )
@@ -378,5 +377,6 @@ def test_nothing_gives_an_empty_forecast() -> None:
 
 
 def test_machines_are_read_off_labels() -> None:
-    machines = machines_of(read_documents(CLUSTER.read_bytes(), "cluster.yaml"))
-    assert machines["general-4xk9d"] != InstanceLabels()
+    snapshot = take_in(read_documents(CLUSTER.read_bytes(), "cluster.yaml"))[0]
+    (node,) = (each for each in forecast(assess(snapshot, NOW), NOW + HOUR).nodes if each.name == "general-4xk9d")
+    assert (node.instance_type, node.capacity_type, node.zone) == ("c-8x-amd64-linux", "on-demand", "eu-central-1b")
