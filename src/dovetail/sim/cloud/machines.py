@@ -17,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from random import Random
 
 import msgspec
 
@@ -107,12 +108,14 @@ class SimCloud(CloudProvider):
         seed: int = 0,
         launch_seconds: float = 2.0,
         register_seconds: float = 30.0,
+        register_spread_seconds: float = 0.0,
         delete_seconds: float = 30.0,
     ) -> None:
         if node_classes is not None:  # of another cloud
             self.node_classes = node_classes
         self.launch_seconds = launch_seconds
         self.register_seconds = register_seconds
+        self.register_spread_seconds = register_spread_seconds  # at most so much longer, for each machine by chance
         self.delete_seconds = delete_seconds
         self.machines: dict[str, Machine] = {}  # by provider ID
         self.drift: dict[str, str] = {}  # reasons, by provider ID
@@ -252,7 +255,9 @@ class SimCloud(CloudProvider):
         type_, offering = self._choose(claim)
         wait = self.launch_seconds if launch.seconds is None else launch.seconds
         answers_at = self._cluster.clock.now() + timedelta(seconds=wait)
-        boot = timedelta(seconds=self.register_seconds + registration_delay(node_class) / SECOND)
+        chance = Random(f"{self._seed} {claim.metadata.name}").random()
+        boots = self.register_seconds + chance * self.register_spread_seconds
+        boot = timedelta(seconds=boots + registration_delay(node_class) / SECOND)
         machine = Machine(
             instance=msgspec.structs.replace(
                 instance_of(claim, type_, offering, provider=self.name), created_at=self._cluster.clock.now()
