@@ -289,6 +289,7 @@ class EventReason(StrEnum):
     # Beside Karpenter, all ours
     HELD = "Held"
     RELEASED = "Released"
+    CANNOT_HOLD = "CannotHold"  # a user's do-not-disrupt that Karpenter ignores is in the way
     TAKEN_WHILE_BLOCKED = "TakenWhileBlocked"
     STAMPED = "Stamped"
     STAMP_UNDONE = "StampUndone"

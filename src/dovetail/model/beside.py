@@ -46,8 +46,10 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def sentence(self) -> str:
+        """Without the pod, because whoever reads it may list Nodes and no pods (R49)."""
         until = "" if self.until is None else f" until {format_time(self.until)}"
-        why = f": {self.why}" if self.why else ""
+        rule = self.why.partition(" ")[0]
+        why = f": {rule}" if rule else ""
         return f"held by Dovetail {self.by}{until}{why}"
 
 

@@ -64,7 +64,7 @@ def test_a_hold_of_ours_is_not_a_users_annotation() -> None:
     held = node_record(node({names.DO_NOT_DISRUPT: "true", names.HELD: mark}))
     verdict = node_do_not_disrupt(held, AT)
     assert verdict.allowed
-    assert verdict.message == ("held by Dovetail guard until 2026-03-07T02:00:00Z: disruption-schedule Pod/ml/trainer")
+    assert verdict.message == "held by Dovetail guard until 2026-03-07T02:00:00Z: disruption-schedule"
     changed = node_record(node({names.DO_NOT_DISRUPT: "4h", names.HELD: mark}))
     assert changed.hold is None
     unreadable = node_record(node({names.DO_NOT_DISRUPT: "true", names.HELD: "yes"}))

@@ -1,0 +1,38 @@
+"""The Nodes that guard and drive may write to (10 §I.2)."""
+
+from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.model.beside import OFF
+from dovetail.state.store import Index
+from dovetail.values.selector import Selector
+
+
+class BesideScope:
+    """Nodes of NodePools that exist, are not opted out and match the selector. Create it before changes are applied."""
+
+    def __init__(self, cluster: WatchedCluster, selector: Selector = Selector()) -> None:  # noqa: B008  frozen
+        self._pools = cluster.pools
+        self._selector = selector
+        self._nodes_in = Index(cluster.nodes, pool_of)
+
+    def has_pool(self, name: str) -> bool:
+        pool = self._pools.value(name) if name else None
+        return pool is not None and self.takes(pool)
+
+    def takes(self, pool: objects.NodePool) -> bool:
+        return pool.metadata.annotations.get(names.BESIDE) != OFF and self._selector.matches(pool.metadata.labels)
+
+    def has(self, node: objects.Node) -> bool:
+        return self.has_pool(pool_of(node))
+
+    def nodes_in(self, pool: str) -> list[objects.Node]:
+        """The Nodes of the NodePool, whether or not the pool is in the scope."""
+        return self._nodes_in[pool]
+
+    def node_names(self, pool: objects.NodePool) -> list[str]:
+        """The names of the Nodes of the NodePool."""
+        return [node.metadata.name for node in self.nodes_in(pool.metadata.name)]
+
+
+def pool_of(node: objects.Node) -> str:
+    return node.metadata.labels.get(names.NODEPOOL_LABEL, "")
