@@ -66,6 +66,11 @@ class Roll(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     why: RollCause
     at: objects.Instant
 
+    @property
+    def sentence(self) -> str:
+        what = "asked by roll" if self.why is RollCause.ASKED else "stamped by guard for graceful expiry"
+        return f"{what} since {format_time(self.at)}"
+
 
 def written_mark(value: Hold | PodHold | Roll) -> str:
     """The text of an annotation."""
@@ -85,6 +90,12 @@ def read_pod_hold(text: str) -> PodHold | None:
 def read_roll(text: str) -> Roll | None:
     """Returns None for a text that is not a roll."""
     return _read(text, Roll)
+
+
+def asked_roll(text: str | None) -> Roll | None:
+    """The roll that somebody has asked for by hand. Returns None for a stamp of guard, and for any other text."""
+    roll = None if text is None else read_roll(text)
+    return roll if roll is not None and roll.why is RollCause.ASKED else None
 
 
 def read_budgets(text: str) -> tuple[objects.Budget, ...] | None:

@@ -16,7 +16,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.pod_specs import Affinity, SchedulingPod, SchedulingPodSpec, SchedulingPodStatus
-from dovetail.model.beside import OFF, Hold, read_hold
+from dovetail.model.beside import OFF, Hold, Roll, read_hold, read_roll
 from dovetail.model.refs import Ref, shared_ref
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.values import limits
@@ -206,6 +206,11 @@ class ClaimRecord(Record, frozen=True):
     stamped: bool = False  # our stamp makes it drift
     machine: InstanceLabels = InstanceLabels()
     finalizers: tuple[str, ...] = ()  # of a NodeClaim that is being deleted
+
+    @property
+    def roll(self) -> Roll | None:
+        """The graceful replacement that was asked for or stamped."""
+        return None if self.rolled is None else read_roll(self.rolled)
 
     @property
     def object(self) -> Ref:

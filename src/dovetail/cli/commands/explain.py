@@ -12,7 +12,7 @@ from dovetail.cli.common.contexts import default_namespace, live_heading
 from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
-from dovetail.cli.common.named_objects import named_objects, named_workloads, refs_of
+from dovetail.cli.common.named_objects import KINDS_AND_WORKLOADS, named_objects, named_workloads, refs_of
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.read_kinds import workload_kinds
@@ -123,7 +123,7 @@ def _select(
         **{f"nodeclaim/{node.node_claim}": node for node in explanation.nodes if node.node_claim},
         **{f"nodepool/{pool.name}": pool for pool in explanation.nodepools},
     }
-    chosen = {id(view): view for view in named_objects(known, objects, namespace, workloads=True)}.values()
+    chosen = {id(view): view for view in named_objects(known, objects, namespace, kinds=KINDS_AND_WORKLOADS)}.values()
     chosen_workloads = tuple(view for view in chosen if isinstance(view, WorkloadView))
     owned = {(each.namespace, name) for each in chosen_workloads for name in each.pods}
     pods = tuple(view for view in chosen if isinstance(view, PodView))

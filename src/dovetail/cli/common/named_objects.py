@@ -17,12 +17,12 @@ def refs_of(node: NodeView | NodeForecast) -> tuple[Ref, Ref]:
     return Ref("Node", "", node.name), Ref("NodeClaim", "", node.node_claim or "")
 
 
-_KINDS = {
-    **dict.fromkeys(["pod", "pods", "po"], "pod"),
+NODE_KINDS = {
     **dict.fromkeys(["node", "nodes", "no"], "node"),
     **dict.fromkeys(["nodeclaim", "nodeclaims", "nc"], "nodeclaim"),
     **dict.fromkeys(["nodepool", "nodepools", "np"], "nodepool"),
 }
+KINDS = {**dict.fromkeys(["pod", "pods", "po"], "pod"), **NODE_KINDS}
 _WORKLOADS = {
     **dict.fromkeys(["deployment", "deployments", "deploy"], "deployment"),
     **dict.fromkeys(["statefulset", "statefulsets", "sts"], "statefulset"),
@@ -30,6 +30,7 @@ _WORKLOADS = {
     **dict.fromkeys(["replicaset", "replicasets", "rs"], "replicaset"),
     **dict.fromkeys(["job", "jobs"], "job"),
 }
+KINDS_AND_WORKLOADS = {**KINDS, **_WORKLOADS}
 _NAMESPACED = {"pod", *_WORKLOADS.values()}
 
 
@@ -39,17 +40,23 @@ def named_workloads(texts: Iterable[str]) -> set[str]:
     return {_WORKLOADS[kind] for kind in kinds if kind in _WORKLOADS}
 
 
-def named_objects(known: Mapping[str, T], texts: Iterable[str], namespace: str, *, workloads: bool = False) -> list[T]:
+def named_objects(
+    known: Mapping[str, T],
+    texts: Iterable[str],
+    namespace: str,
+    *,
+    kinds: Mapping[str, str] = KINDS,
+    place: str = "input",
+) -> list[T]:
     """Those of the known objects, by `kind/name`, that the texts name. Ends the program if there is no such object.
 
-    A name alone is enough if only one object has it. `workloads`: they may be named, too.
+    A name alone is enough if only one object has it. `kinds`: those that may be named. `place`: where they are sought.
     """
-    kinds = {**_KINDS, **_WORKLOADS} if workloads else _KINDS
     named = []
     for text in texts:
         key = _object_key(known, text, namespace, kinds)
         if key not in known:
-            fail(f"{key} is not in the input{_suggestion(known, key)}")
+            fail(f"{key} is not in the {place}{_suggestion(known, key)}")
         named.append(known[key])
     return named
 
@@ -64,12 +71,16 @@ def _object_key(known: Mapping[str, T], text: str, namespace: str, kinds: Mappin
         # A node and its NodeClaim are one object here.
         if found and all(known[key] is known[found[0]] for key in found):
             return found[0]
-        which = f", one of {', '.join(sorted(found)[:5])}" if found else ", such as pod/shop/cart-0"
+        which = f", one of {', '.join(sorted(found)[:5])}" if found else _example(kinds)
         close = "" if found else _suggestion(known, text)
         fail(f"{wanted}{close or which}")
     if kind_ is None or not name:
-        fail(f"{wanted}, such as pod/shop/cart-0")
+        fail(f"{wanted}{_example(kinds)}")
     return f"{kind_}/{namespace}/{name}" if kind_ in _NAMESPACED and "/" not in name else f"{kind_}/{name}"
+
+
+def _example(kinds: Mapping[str, str]) -> str:
+    return ", such as pod/shop/cart-0" if "pod" in kinds else ", such as node/n1"
 
 
 def _suggestion(known: Mapping[str, T], key: str) -> str:

@@ -110,10 +110,12 @@ class _ExplainText:
         lines = [f"{click.style(plain(node.name), bold=True)} {self._sentence(node, node.answer)}"]
         if node.answer.next_step:
             lines.append(f"  → {plain(str(node.answer.next_step))}")
-        return lines + self._held(node)
+        return lines + self._marks(node)
 
-    def _held(self, node: NodeView) -> list[str]:
-        return [] if node.held is UNSET else [f"  {self.times.localised(plain(node.held.sentence))}"]
+    def _marks(self, node: NodeView) -> list[str]:
+        """What Dovetail has written on the node."""
+        marks = [mark for mark in (node.held, node.rolled) if mark is not UNSET]
+        return [f"  {self.times.localised(plain(mark.sentence))}" for mark in marks]
 
     def _sentence(self, node: NodeView, answer: AnswerView) -> str:
         cause = self.times.localised(plain(str(answer.cause)))
@@ -172,7 +174,7 @@ class _ExplainText:
             waits = ["  waits for"] if pods.blockers else []
             return [*sentence, *waits, *self._blockers(pods), *self._deletions(node)]
         # Most reasons are blocked by the same rules, so each blocker is shown once.
-        lines = [] if self.named else self._held(node)
+        lines = [] if self.named else self._marks(node)
         if (
             not self.named
             and node.answer is not UNSET

@@ -1,7 +1,7 @@
 """Decides whether a NodeClaim has drifted, and when to check again (02 §10).
 
-Checks, in this order: the hash of the pool's template, the pool's requirements, whether the instance type is still
-offered, and the provider. The first two depend on objects only.
+Checks, in this order: the hash of the pool's template, the pool's requirements, whether somebody has asked for a new
+node, whether the instance type is still offered, and the provider. The first three depend on objects only.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +13,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import CapacityType, ConditionReason, ConditionType
+from dovetail.model.beside import asked_roll
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.requirements import RequirementError, Requirements, of_labels, one_of, read_requirements
 from dovetail.values.duration import SECOND, add
@@ -39,6 +40,8 @@ def drift_by_objects(claim: objects.NodeClaim, pool: objects.NodePool) -> Drift 
         return Drift(ConditionReason.NODEPOOL_DRIFTED)
     if _breaks_requirements(claim.metadata.labels, pool.spec.template.spec.requirements):
         return Drift(ConditionReason.REQUIREMENTS_DRIFTED)
+    if asked_roll(claim.metadata.annotations.get(names.ROLLED)) is not None:
+        return Drift(ConditionReason.ROLL_REQUESTED)
     return None
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import UNSET, UnsetType
 
-from dovetail.model.beside import Hold
+from dovetail.model.beside import Hold, Roll
 from dovetail.model.finding import Finding
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
@@ -103,6 +103,8 @@ class NodeView(View, frozen=True):
     answer: AnswerView | UnsetType = UNSET
     held: Hold | UnsetType = UNSET
     """Our own hold, which keeps Karpenter off the node and blocks nothing here."""
+    rolled: Roll | UnsetType = UNSET
+    """The graceful replacement that was asked for."""
     changes: tuple[ReasonChangeView, ...] | UnsetType = UNSET
 
 
@@ -255,6 +257,7 @@ def _node_view(assessment: Assessment, node: NodeAssessment, end: datetime | Non
         forced_deletions=() if deadline is None else _forced_deletions(member.pods, deadline, at),
         answer=answer(assessment, node, judged),
         held=(None if member.node is None else member.node.hold) or UNSET,
+        rolled=(None if claim is None else claim.roll) or UNSET,
         changes=UNSET if end is None else _node_changes(node, judged, at, end),
     )
 

@@ -1,0 +1,154 @@
+"""`dovetail roll`: replaces nodes gracefully because somebody asks, under budgets and windows (10 §I.3)."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from dovetail.cli.common.completion import complete_workloads
+from dovetail.cli.common.named_objects import NODE_KINDS, named_objects
+from dovetail.cli.common.options import BUDGET_READING, CONTEXT, KUBECONFIG, OUTPUT, ClusterSource
+from dovetail.cli.common.output import count, print_data, print_lines, table, working
+from dovetail.cli.common.process import ends_at_once, fail
+from dovetail.cli.roll.roller import RolledNode, RollTarget, act, targets_by_name
+from dovetail.planning.rolling import RollOutcome, RollStep, asking, undoing
+from dovetail.ports import ApiError, KubeApi
+from dovetail.rules.budgets import BudgetSemantics
+from dovetail.runtime.clock import SystemClock
+from dovetail.values.foreign_text import plain
+
+if TYPE_CHECKING:
+    from dovetail.api.objects import NodeClaim
+
+
+_WORDS: Final = {
+    RollOutcome.ASKED: "asked",
+    RollOutcome.WOULD_ASK: "would be asked",
+    RollOutcome.ALREADY_ASKED: "asked already",
+    RollOutcome.UNDONE: "undone",
+    RollOutcome.WOULD_UNDO: "would be undone",
+    RollOutcome.NOT_ASKED: "nobody has asked",
+    RollOutcome.HAS_BEGUN: "has begun already",
+    RollOutcome.GONE: "gone",
+    RollOutcome.FAILED: "failed",
+}
+
+
+class RollReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What `-o json` prints."""
+
+    dry_run: bool
+    nodes: tuple[RolledNode, ...]
+
+
+@click.command("roll")
+@click.argument("objects", nargs=-1, required=True, metavar="KIND/NAME...", shell_complete=complete_workloads)
+@click.option("--watch", "-w", is_flag=True, help="Show what each node waits for, until all of them are gone.")
+@click.option("--undo", is_flag=True, help="Take it back for nodes whose replacement has not begun.")
+@click.option("--dry-run", is_flag=True, help="Print which nodes are meant, and write nothing.")
+@OUTPUT
+@BUDGET_READING
+@KUBECONFIG
+@CONTEXT
+def command(
+    *,
+    objects: tuple[str, ...],
+    watch: bool,
+    output: str,
+    undo: bool,
+    dry_run: bool,
+    reading: BudgetSemantics,
+    **given: Any,
+) -> None:
+    """Have nodes replaced gracefully: node/n1, nodeclaim/default-x1, or all nodes of nodepool/default.
+
+    The controller (run, guard or drive) replaces them like drifted nodes: under the budgets for Drifted, when the
+    windows of their pods allow it, with a new node first. Nothing is forced. To see what a node waits for, use --watch
+    or dovetail explain.
+
+    Exit codes: 0 done (with --watch: all nodes are gone), 1 a node could not be asked for, or somebody took it back,
+    2 wrong usage or no such object, 3 the cluster cannot be reached.
+    """
+    if watch and (undo or dry_run):
+        fail("--watch goes with neither --undo nor --dry-run: nothing would happen to watch")
+    source = ClusterSource((), **given)
+    with ends_at_once():
+        report = _run(_rolled(source, objects, undo=undo, dry_run=dry_run))
+        if output == "table":
+            print_lines(roll_lines(report.nodes))
+        else:
+            print_data(report, output)
+        done = all(each.outcome is not RollOutcome.FAILED for each in report.nodes)
+        if watch:
+            tell = partial(click.echo, err=output != "table")
+            done = _run(_watched(source, report.nodes, tell, reading)) and done
+    sys.exit(0 if done else 1)
+
+
+def _run(work: Any) -> Any:
+    # Imported here: the client takes a second to import, and `--help` must be quick.
+    from dovetail.kube import KubeConfigError  # noqa: PLC0415
+
+    try:
+        return asyncio.run(work)
+    except KubeConfigError as error:
+        fail(str(error))
+    except ApiError as error:
+        fail(f"the cluster cannot be reached: {error}", code=3)
+
+
+async def _rolled(source: ClusterSource, objects: Sequence[str], *, undo: bool, dry_run: bool) -> RollReport:
+    from dovetail.kube import connect  # noqa: PLC0415
+
+    async with connect(kubeconfig=source.kubeconfig, context=source.context) as api:
+        with working("asking …"):
+            return RollReport(dry_run, await roll(api, objects, undo=undo, dry_run=dry_run))
+
+
+async def roll(
+    api: KubeApi, objects: Sequence[str], *, undo: bool = False, dry_run: bool = False
+) -> tuple[RolledNode, ...]:
+    """Ask for the nodes that the objects mean, or take it back. Ends the program if there is no such object."""
+    known = await targets_by_name(api)
+    meant: dict[str, RollTarget] = {}
+    for text, targets in zip(
+        objects, named_objects(known, objects, "", kinds=NODE_KINDS, place="cluster"), strict=True
+    ):
+        if not targets and not text.partition("/")[0].lower().startswith(("nodepool", "np")):
+            fail(f"{text} has no NodeClaim, so nobody can replace it")
+        meant |= {each.claim.metadata.uid: each for each in targets}
+    now = SystemClock().now()
+    step_of: Callable[[NodeClaim], RollStep] = undoing if undo else lambda claim: asking(claim, now)
+    return await act(api, meant.values(), step_of, dry_run=dry_run)
+
+
+async def _watched(
+    source: ClusterSource, nodes: Sequence[RolledNode], tell: Callable[[str], None], reading: BudgetSemantics
+) -> bool:
+    from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (it takes long to import)
+    from dovetail.cli.common.output import be_silent  # noqa: PLC0415
+    from dovetail.cli.roll.progress import RollProgress  # noqa: PLC0415
+
+    be_silent()
+    async with AsyncExitStack() as stack:
+        live = await stack.enter_async_context(followed(source))
+        return await RollProgress(live, nodes, tell, reading).follow()
+
+
+def roll_lines(nodes: Sequence[RolledNode]) -> list[str]:
+    """A row for each node, what failed, and a summary."""
+    rows = [(each.node or "-", each.node_claim, each.node_pool or "-", _WORDS[each.outcome]) for each in nodes]
+    lines = table([("NODE", "NODECLAIM", "POOL", "ROLL"), *(tuple(map(plain, row)) for row in rows)]) if rows else []
+    failed = (each for each in nodes if each.error is not None)
+    lines += [
+        f"{click.style('failed', fg='red')}  {plain(each.node_claim)}: {plain(each.error or '')}" for each in failed
+    ]
+    counts = Counter(each.outcome for each in nodes)
+    summary = ", ".join(f"{count(number, 'node')} {_WORDS[outcome]}" for outcome, number in counts.items())
+    return [*lines, *([""] if lines else []), summary or "no NodeClaim is meant; nothing to do"]

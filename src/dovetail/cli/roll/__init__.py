@@ -1,0 +1,1 @@
+"""Behind `dovetail roll`: which NodeClaims are meant, the writes, and the progress."""
