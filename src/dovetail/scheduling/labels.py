@@ -18,12 +18,14 @@ def is_restricted(key: str, well_known: frozenset[str] = names.WELL_KNOWN_LABELS
     if key in well_known:
         return False
     domain = key.rpartition("/")[0]
-    return key == names.HOSTNAME_LABEL or any(f".{domain}".endswith(f".{each}") for each in RESTRICTED_DOMAINS)
+    return key == names.HOSTNAME_LABEL or any(
+        f".{domain}".endswith(f".{restricted}") for restricted in RESTRICTED_DOMAINS
+    )
 
 
 def likely_meant(key: str, known: Iterable[str]) -> str | None:
     """The known label that the key may be a misspelling of."""
     others = sorted(set(known) - {key})
     name = key.rpartition("/")[2]
-    alike = [each for each in others if name and each.rpartition("/")[2] == name]
-    return next(iter(alike or [each for each in others if key and key in each]), None)
+    alike = [other for other in others if name and other.rpartition("/")[2] == name]
+    return next(iter(alike or [other for other in others if key and key in other]), None)

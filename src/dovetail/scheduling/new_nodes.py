@@ -75,8 +75,8 @@ class Supply:
         """A new node without pods. Raises Refusal if the pool has reached its limits."""
         if self._left.get(names.NODES_RESOURCE, 1) <= 0:
             raise Refusal(f"its limit of nodes is reached ({self._used(names.NODES_RESOURCE)})")
-        options = [Option(each.daemons, tuple(filter(self._affordable, each.types))) for each in self._options]
-        within = tuple(each for each in options if each.types)
+        options = [Option(option.daemons, tuple(filter(self._affordable, option.types))) for option in self._options]
+        within = tuple(option for option in options if option.types)
         limits = ", ".join(map(self._used, self._short()))
         if not within:
             raise Refusal(f"its limits leave room for none of its instance types ({limits})")
@@ -86,7 +86,8 @@ class Supply:
             requirements=self.pool.requirements & host,
             reach=self.reach,
             options=within,
-            beyond_limits=sum(len(each.types) for each in self._options) - sum(len(each.types) for each in within),
+            beyond_limits=sum(len(option.types) for option in self._options)
+            - sum(len(option.types) for option in within),
             limits=limits,
         )
 
@@ -143,7 +144,7 @@ class Reservations:
     def __init__(self, types: Mapping[str, Sequence[MachineType]], left: dict[str, int] | None = None) -> None:
         self._left = left or {}
         for offer in (
-            offer for each in types.values() for type_ in each for offer in type_.offers if offer.reservation
+            offer for listed in types.values() for type_ in listed for offer in type_.offers if offer.reservation
         ):
             self._left[offer.reservation] = min(offer.left, self._left.get(offer.reservation, offer.left))
 
@@ -246,7 +247,7 @@ def _flexible(draft: Draft, options: SchedulingOptions) -> Draft:
 def _reserved(draft: Draft, held: frozenset[str], options: SchedulingOptions, reservations: Reservations) -> Draft:
     """The draft with the reservations that it can hold; if it can hold none, without the types that need one."""
     node = draft.requirements
-    wanted = {each.reservation for type_ in draft.types for each in offers(type_, node) if each.reservation}
+    wanted = {offer.reservation for type_ in draft.types for offer in offers(type_, node) if offer.reservation}
     holds = reservations.holdable(wanted, held)
     if holds:
         return msgspec.structs.replace(draft, held=holds)
@@ -274,7 +275,7 @@ def finished(draft: Draft, options: SchedulingOptions) -> NewClaim:
         if options.reservation_label:
             node = node.add(one_of(options.reservation_label, draft.held))
     priced = [(price, type_) for type_ in draft.types if (price := cheapest(type_, node, draft.held)) is not None]
-    priced.sort(key=lambda each: (each[0], each[1].name))
+    priced.sort(key=lambda pair: (pair[0], pair[1].name))
     types = [type_ for _, type_ in priced[: options.max_types]]
     if not types:
         raise Refusal("of its instance types, none can be bought as all its pods need it")
@@ -282,7 +283,7 @@ def finished(draft: Draft, options: SchedulingOptions) -> NewClaim:
     if options.strict_min_values:
         _check_min_values(node, types)
     chosen = {type_.name for type_ in types}
-    groups = [each.daemons for each in draft.options if not chosen.isdisjoint(each.daemons.types)]
+    groups = [option.daemons for option in draft.options if not chosen.isdisjoint(option.daemons.types)]
     return NewClaim(
         pool=draft.pool.name,
         pods=tuple(pod.uid for pod in draft.pods),

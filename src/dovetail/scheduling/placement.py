@@ -162,14 +162,14 @@ def read_pod(
     tolerations = frozenset(spec.tolerations)
     together, apart = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
     constraints = [
-        (each, _selector(each.label_selector, meta.labels, each.match_label_keys))
-        for each in spec.topology_spread_constraints
+        (constraint, _selector(constraint.label_selector, meta.labels, constraint.match_label_keys))
+        for constraint in spec.topology_spread_constraints
     ]
     if spread is not None:
-        constraints = [(each, spread.selector) for each in spread.constraints]
+        constraints = [(constraint, spread.selector) for constraint in spread.constraints]
     spreads = [
-        (each.when_unsatisfiable == "ScheduleAnyway", _spread(pod, each, selector, affinity, tolerations))
-        for each, selector in constraints
+        (constraint.when_unsatisfiable == "ScheduleAnyway", _spread(pod, constraint, selector, affinity, tolerations))
+        for constraint, selector in constraints
     ]
     return PodInfo(
         uid=meta.uid,
@@ -230,7 +230,7 @@ def _effective(*rules: TopologyRule) -> tuple[TopologyRule, ...]:
 
 
 def _heaviest(terms: Iterable[PreferredPods]) -> list[PodAffinityTerm]:
-    return [each.pod_affinity_term for each in sorted(terms, key=lambda each: -each.weight)]
+    return [term.pod_affinity_term for term in sorted(terms, key=lambda term: -term.weight)]
 
 
 def _spread(
@@ -262,8 +262,8 @@ def _about_the_same(terms: list[TopologyRule]) -> list[TopologyRule]:
     selectors = [rule.selector for rule in terms if rule.selector is not None]
     if len(selectors) < len(terms):
         return [msgspec.structs.replace(rule, selector=None) for rule in terms]
-    labels = dict.fromkeys(label for each in selectors for label in each.labels)
-    expressions = dict.fromkeys(expression for each in selectors for expression in each.expressions)
+    labels = dict.fromkeys(label for selector in selectors for label in selector.labels)
+    expressions = dict.fromkeys(expression for selector in selectors for expression in selector.expressions)
     limited = [rule.namespaces for rule in terms if rule.namespaces is not None]
     namespaces = frozenset.intersection(*limited) if limited else None
     selector = Selector(tuple(labels), tuple(expressions))
@@ -303,7 +303,7 @@ def _selector(
     """The selector with matchLabelKeys of the pod. An unreadable selector selects nothing (05 §7.1.1)."""
     if wire is None:
         return None
-    expressions = [(each.key, each.operator, each.values) for each in wire.match_expressions]
+    expressions = [(expression.key, expression.operator, expression.values) for expression in wire.match_expressions]
     expressions += [(key, "In", [labels[key]]) for key in same if key in labels]
     expressions += [(key, "NotIn", [labels[key]]) for key in other if key in labels]
     try:
@@ -500,15 +500,15 @@ def in_order(pods: Sequence[PodInfo], shapes: Sequence[S], ranks: Iterable[Rank]
     for place, (_, index) in enumerate(ordered):
         first.setdefault(shapes[index], place)
     # Like pods have one size, so moving each to the oldest of its kind keeps the order of sizes.
-    ordered.sort(key=lambda each: first[shapes[each[1]]])
+    ordered.sort(key=lambda ranked: first[shapes[ranked[1]]])
     return [(pods[index], shapes[index]) for _, index in ordered]
 
 
 def labels_read(rules: Iterable[TopologyRule]) -> frozenset[str]:
     """The labels of pods that some rule selects by. No other label makes a difference."""
     selectors = {rule.selector for rule in rules if rule.selector is not None}
-    return frozenset(key for each in selectors for key, _ in each.labels).union(
-        each.key for selector in selectors for each in selector.expressions
+    return frozenset(key for selector in selectors for key, _ in selector.labels).union(
+        expression.key for selector in selectors for expression in selector.expressions
     )
 
 

@@ -229,9 +229,9 @@ class Requirements:
 
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
         by_key: dict[str, Requirement] = {}
-        for each in requirements:
-            known = by_key.get(each.key)
-            by_key[each.key] = each if known is None else known & each
+        for requirement in requirements:
+            known = by_key.get(requirement.key)
+            by_key[requirement.key] = requirement if known is None else known & requirement
         self._by_key: Mapping[str, Requirement] = {key: by_key[key] for key in sorted(by_key)}
         self._hash = hash(tuple(self._by_key.values()))
 

@@ -148,9 +148,9 @@ class Topology:
             {rule: group(rule) for rule in sorted(inverse, key=lambda rule: rule.key)},
         )
         for node, pod in bound:
-            for each in topology._groups.values():
-                if each.rule.counts(pod, labels[node.name], node.taints):
-                    _count_on(each, labels[node.name])
+            for counted in topology._groups.values():
+                if counted.rule.counts(pod, labels[node.name], node.taints):
+                    _count_on(counted, labels[node.name])
         for rule, node in carried:
             _count_on(topology._inverse[rule], labels[node.name])
         return topology
@@ -184,7 +184,7 @@ class Topology:
         return node
 
     def _consulted(self, pod: PodInfo, rules: Iterable[TopologyRule]) -> Iterator[TopologyGroup]:
-        yield from (each for each in self._inverse.values() if each.rule.selects(pod))
+        yield from (group for group in self._inverse.values() if group.rule.selects(pod))
         yield from (self._groups[rule] for rule in as_asked(rules))
 
     def record(
@@ -215,9 +215,11 @@ def reach_of(types: Iterable[MachineType]) -> Requirements:
 
     A domain in which only nodes of other pools are is no choice for a new node, however few pods it has.
     """
-    of_each = [{each.key: each.values for each in type_.requirements if not each.complement} for type_ in types]
-    keys = set[str]().union(*of_each).intersection(*of_each) if of_each else set[str]()
-    return Requirements(one_of(key, frozenset[str]().union(*(each[key] for each in of_each))) for key in sorted(keys))
+    values_by_type = [{own.key: own.values for own in type_.requirements if not own.complement} for type_ in types]
+    keys = set[str]().union(*values_by_type).intersection(*values_by_type) if values_by_type else set[str]()
+    return Requirements(
+        one_of(key, frozenset[str]().union(*(values[key] for values in values_by_type))) for key in sorted(keys)
+    )
 
 
 def as_asked(rules: Iterable[TopologyRule]) -> Iterator[TopologyRule]:

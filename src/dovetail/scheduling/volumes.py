@@ -160,8 +160,8 @@ def _combined(places: Iterable[tuple[str, Sequence[Requirements]]]) -> tuple[Req
     for claim, options in places:
         if not options:
             continue
-        both = dict.fromkeys(each & option for each in combined for option in options)
-        combined = [each for each in both if not each.impossible] or list(both)
+        both = dict.fromkeys(place & option for place in combined for option in options)
+        combined = [place for place in both if not place.impossible] or list(both)
         if len(combined) > MAX_ALTERNATIVES:
             raise VolumeError(claim, VolumeFlaw.TOO_MANY)
     return tuple(combined)

@@ -50,13 +50,13 @@ class Column:
         self.texts = texts
         flags: dict[str | None, bytearray] = {}
         for number, text in enumerate(texts):
-            found = flags.get(text)
-            if found is None:
-                found = flags[text] = bytearray((len(texts) + 7) // 8)
-            found[number >> 3] |= 1 << (number & 7)
-        bits = {text: int.from_bytes(found, "little") for text, found in flags.items()}
+            numbers = flags.get(text)
+            if numbers is None:
+                numbers = flags[text] = bytearray((len(texts) + 7) // 8)
+            numbers[number >> 3] |= 1 << (number & 7)
+        bits = {text: int.from_bytes(numbers, "little") for text, numbers in flags.items()}
         self.none = bits.pop(None, 0)
-        self.of = {text: found for text, found in bits.items() if text is not None}
+        self.of = {text: numbers for text, numbers in bits.items() if text is not None}
 
     def where(self, holds: Callable[[str | None], bool]) -> Bits:
         members_ = self.none if self.none and holds(None) else 0

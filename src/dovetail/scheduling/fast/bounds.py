@@ -39,7 +39,7 @@ def witness(world: World, pods: Sequence[PodInfo], without: Iterable[str], price
     if seen is not None and seen.pods is pods and seen.price == price and seen.read == world.labels_read:
         takers = _takers(world, seen.asked, others)
         if takers.bit_count() == len(seen.takers) and all(map(is_, _nodes(world, takers), seen.takers)):
-            return seen.found
+            return seen.witness
     need = _Need(world, pods, others)
     shown = _prove(world, need, price)
     if need.takers.bit_count() <= _MOST_TAKERS and not need.ruled:

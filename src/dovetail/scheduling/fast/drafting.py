@@ -30,7 +30,7 @@ class NodeDrafts:
     ) -> None:
         self._tables = tables
         self._options = options
-        self.left = {table: dict(each) for table, each in left.items()}
+        self.left = {table: dict(amounts) for table, amounts in left.items()}
         self._reserving = bool(reservations)
         self.reservations = reservations.copy()
         self.drafts: list[FastDraft] = []
@@ -72,10 +72,12 @@ class NodeDrafts:
 
     def _then(self, search: Search, state: NewNodeState) -> list[NewNodeState]:
         """The states of a new node after it takes the pod, in the order to try; empty if it cannot."""
-        known = search.joining.then.get(state)
-        if known is None:
-            known = search.joining.then[state] = self._before_others(search, state)
-        return [found for each in known if (found := _pinned(search, each)) is not None] if search.elsewhere else known
+        states = search.joining.then.get(state)
+        if states is None:
+            states = search.joining.then[state] = self._before_others(search, state)
+        if not search.elsewhere:
+            return states
+        return [pinned for then in states if (pinned := _pinned(search, then)) is not None]
 
     def _before_others(self, search: Search, state: NewNodeState) -> list[NewNodeState]:
         """Like `_then`, without the rules between pods."""
@@ -86,7 +88,7 @@ class NodeDrafts:
         if with_pod is None:
             return []
         states = (table.narrowed(with_pod, place) for place in level.places)
-        return [each for each in states if each is not None]
+        return [then for then in states if then is not None]
 
     def _joined(self, search: Search, draft: FastDraft, then: list[NewNodeState]) -> FastDraft | bool:
         """The new node with the pod; True: it may take the pod later, False: never."""
@@ -103,9 +105,12 @@ class NodeDrafts:
         fitting = table.fitting(needed) & draft.types & table.without_ports(ports)
         if not fitting:
             return False
-        if not all(each.group.lets_onto(draft.host, each.pod_allows, each.selects_itself) for each in search.together):
+        if not all(
+            consulted.group.lets_onto(draft.host, consulted.pod_allows, consulted.selects_itself)
+            for consulted in search.together
+        ):
             return True
-        if not any(fitting & table.suitable(each) for each in search.joining.then[draft.state]):
+        if not any(fitting & table.suitable(with_pod) for with_pod in search.joining.then[draft.state]):
             return False
         for state in then:
             types = fitting & table.suitable(state)
@@ -195,9 +200,11 @@ class NodeDrafts:
 
 def _pinned(search: Search, state: NewNodeState) -> NewNodeState | None:
     """The state narrowed to the domains that the rules between pods leave."""
-    for each in search.elsewhere:
-        domains = each.group.choose(each.pod_allows, state.table.allowed(state, each.key), each.selects_itself)
-        pinned = state.table.pinned(state, each.key, domains)
+    for consulted in search.elsewhere:
+        domains = consulted.group.choose(
+            consulted.pod_allows, state.table.allowed(state, consulted.key), consulted.selects_itself
+        )
+        pinned = state.table.pinned(state, consulted.key, domains)
         if pinned is None:
             return None
         state = pinned

@@ -63,14 +63,14 @@ class Search:
         self.limits: list[tuple[dict[str, int], int]] = []
         self.together: list[ConsultedGroup] = []
         self.elsewhere: list[ConsultedGroup] = []
-        for each in consulted:
-            if not each.group.of_hosts:
-                self.elsewhere.append(each)
-            elif each.group.rule.kind is TopologyRuleKind.TOGETHER:
-                self.together.append(each)
+        for rule in consulted:
+            if not rule.group.of_hosts:
+                self.elsewhere.append(rule)
+            elif rule.group.rule.kind is TopologyRuleKind.TOGETHER:
+                self.together.append(rule)
             else:
-                self.limits.append((each.group.counts, each.group.most_on_host(each.selects_itself)))
-        self._keys = tuple(dict.fromkeys(each.key for each in self.elsewhere)) if self.elsewhere else ()
+                self.limits.append((rule.group.counts, rule.group.most_on_host(rule.selects_itself)))
+        self._keys = tuple(dict.fromkeys(rule.key for rule in self.elsewhere)) if self.elsewhere else ()
         self._walks: list[Walk] | None = None
         self._joining: JoinableDrafts | None = None
 
@@ -84,12 +84,12 @@ class Search:
     def walks(self, rows: Rows) -> list[Walk]:
         """The walks in domains that the rules between pods allow now."""
         if self._walks is None:
-            self._walks = [Walk(*each) for each in rows.candidates_by(self.level.asked, self._keys)]
+            self._walks = [Walk(*candidates) for candidates in rows.candidates_by(self.level.asked, self._keys)]
         if not self.elsewhere:
             return self._walks
         open_ = [
-            (self._keys.index(each.key), each.group.allowed(each.pod_allows, each.selects_itself).names)
-            for each in self.elsewhere
+            (self._keys.index(rule.key), rule.group.allowed(rule.pod_allows, rule.selects_itself).names)
+            for rule in self.elsewhere
         ]
         return [walk for walk in self._walks if all(walk.domains[place] in names for place, names in open_)]
 

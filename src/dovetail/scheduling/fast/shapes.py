@@ -30,11 +30,11 @@ class RelaxationLevel:
 
 def _on_any_host(wanted: Iterable[Requirements]) -> Iterator[Requirements]:
     """Without those that ask for a certain host."""
-    for each in wanted:
-        if names.HOSTNAME_LABEL not in each:
-            yield each
-        elif each.get(names.HOSTNAME_LABEL).has("new node"):
-            yield each.without(names.HOSTNAME_LABEL)
+    for requirements in wanted:
+        if names.HOSTNAME_LABEL not in requirements:
+            yield requirements
+        elif requirements.get(names.HOSTNAME_LABEL).has("new node"):
+            yield requirements.without(names.HOSTNAME_LABEL)
 
 
 class PodShape:
@@ -80,16 +80,16 @@ class Shapes:
     def in_order(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[tuple[PodInfo, PodShape]]:
         """The pods in the order of placement. `read` has the labels that rules of bound pods select by."""
         known = [self._known(pod) for pod in pods]
-        return in_order(pods, self._shapes(known, read), [each.rank for each in known])
+        return in_order(pods, self._shapes(known, read), [cached.rank for cached in known])
 
     def of(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[PodShape]:
         return self._shapes([self._known(pod) for pod in pods], read)
 
     def _shapes(self, pods: Sequence[_CachedShape], read: frozenset[str]) -> list[PodShape]:
         self.most_at_once = max(self.most_at_once, len(pods))
-        read = read.union(*{each.needs.read for each in pods})
+        read = read.union(*{pod.needs.read for pod in pods})
         read = self._reads.setdefault(read, read)
-        return [each.shape if each.read is read and each.shape else self._shape(each, read) for each in pods]
+        return [pod.shape if pod.read is read and pod.shape else self._shape(pod, read) for pod in pods]
 
     def _known(self, pod: PodInfo) -> _CachedShape:
         known = self._pods.get(pod.uid)

@@ -225,7 +225,7 @@ class Solve:
         if not (level.rules or self._inverse[shape]):
             return []
         strict = level.wish.strict
-        inverse = ((each, each.rule.key, each.rule.selects(shape.pod)) for each in self._inverse[shape])
+        inverse = ((group, group.rule.key, group.rule.selects(shape.pod)) for group in self._inverse[shape])
         own = ((self._groups[rule], rule.key, itself) for rule, itself in level.rules)
         return [ConsultedGroup(group, key, strict.get(key), itself) for group, key, itself in (*inverse, *own)]
 
@@ -256,13 +256,13 @@ class Solve:
     def _where_others_are(self, search: Search) -> Bits | None:
         """The rows of the hosts where the pod must join others; None: any row."""
         common: Bits | None = None
-        for each in search.together:
-            if each.group.in_reach(each.pod_allows):
+        for consulted in search.together:
+            if consulted.group.in_reach(consulted.pod_allows):
                 hosts = self._rows.column(names.HOSTNAME_LABEL).of
                 rows = 0
-                for host in each.group.counts:
+                for host in consulted.group.counts:
                     rows |= hosts.get(host, 0)
-            elif each.selects_itself:
+            elif consulted.selects_itself:
                 continue
             else:
                 rows = 0

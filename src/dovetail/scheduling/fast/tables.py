@@ -52,7 +52,8 @@ class Table:
         ]
         self.all = bits_where(min(amounts.values(), default=0) >= 0 for amounts in room)
         self._room = {
-            name: Thresholds([each.get(name, 0) for each in room]) for name in {n for each in room for n in each}
+            name: Thresholds([amounts.get(name, 0) for amounts in room])
+            for name in {n for amounts in room for n in amounts}
         }
         self._capacity = {name: Thresholds([type_.capacity[name] for _, type_ in self.types]) for name in pool.limits}
         self._of_option = [(option, bits_where(of is option for of, _ in self.types)) for option in options]
@@ -63,7 +64,7 @@ class Table:
     def state(self, requirements: Requirements) -> NewNodeState:
         state = self._states.get(requirements)
         if state is None:
-            asks_for_values = any(each.min_values is not None for each in requirements)
+            asks_for_values = any(requirement.min_values is not None for requirement in requirements)
             state = self._states[requirements] = NewNodeState(self, requirements, asks_for_values)
         return state
 
@@ -93,13 +94,13 @@ class Table:
 
     def passes(self, state: NewNodeState, wanted: NodeFilter, host: str) -> bool:
         """Whether a spread counts such a node."""
-        found = state.passes.get(wanted)
-        if found is None:
+        passes = state.passes.get(wanted)
+        if passes is None:
             labels = state.requirements & of_labels({names.HOSTNAME_LABEL: host})
-            found = wanted.passes(labels, self.pool.taints)
-            if not any(names.HOSTNAME_LABEL in each for each in wanted.alternatives):
-                state.passes[wanted] = found
-        return found
+            passes = wanted.passes(labels, self.pool.taints)
+            if not any(names.HOSTNAME_LABEL in requirements for requirements in wanted.alternatives):
+                state.passes[wanted] = passes
+        return passes
 
     def fitting(self, needed: Amounts) -> Bits:
         """The types with room for this and their daemons."""

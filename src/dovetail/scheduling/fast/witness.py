@@ -81,4 +81,4 @@ class CachedWitness(NamedTuple):
     price: int
     asked: tuple[NodeQuery, ...]  # by all pods at all steps of relaxation
     takers: tuple[NodeInfo, ...]
-    found: Witness | None
+    witness: Witness | None

@@ -190,11 +190,11 @@ class World:
         return self._free_shares
 
     def site(self, row: int) -> ExistingNode:
-        found = self._sites.get(row)
-        if found is None:
+        site = self._sites.get(row)
+        if site is None:
             node = self.rows.nodes[row]
-            found = self._sites[row] = ExistingNode(node, node.requirements(), self.rows.free[row])
-        return found
+            site = self._sites[row] = ExistingNode(node, node.requirements(), self.rows.free[row])
+        return site
 
     def _offered_domains(self, key: str) -> Offered:
         domains = self._offered.get(key)

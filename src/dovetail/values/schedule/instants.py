@@ -334,7 +334,7 @@ class _LastingInstants(_SearchedInstants):
         """It changes on the minute, so the phase does not matter."""
         latest = max((leaf.phase for leaf in self.inner.leaves()), default=0)
         ahead = stretch_of(stretch.first + stretch.length, -(-self.minutes // DAY))
-        whole = [self.inner.cells(each, each.visible, latest, 0) for each in (stretch, ahead)]
+        whole = [self.inner.cells(part, part.visible, latest, 0) for part in (stretch, ahead)]
         return on(days, held_for(whole, (stretch.length, ahead.length), self.minutes))
 
 
