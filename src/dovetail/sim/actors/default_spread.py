@@ -35,17 +35,17 @@ class DefaultSpreads:
         if profile is None or profile.system:
             return None
         selector = self._selector(pod) if profile.constraints else None
-        return () if selector is None else tuple(_spread(each, selector) for each in profile.constraints)
+        return () if selector is None else tuple(_spread(constraint, selector) for constraint in profile.constraints)
 
     def _selector(self, pod: Raw) -> Selector | None:
         namespace, labels = wire.namespace_of(pod), wire.labels_of(pod)
         written = (service["spec"].get("selector") for service in self.services.under(_NAMESPACE, namespace).values())
-        selectors = [make_selector(each) for each in written if each]
+        selectors = [make_selector(selector) for selector in written if selector]
         reference = wire.controller_of(pod) or {}
         owners = self._owners.get(str(reference.get("kind")))
         owner = None if owners is None else owners.get(f"{namespace}/{reference['name']}")
         selected = None if owner is None else wire.selector_of(owner["spec"].get("selector"))
-        return deduced_selector([each for each in selectors if each.matches(labels)], selected)
+        return deduced_selector([selector for selector in selectors if selector.matches(labels)], selected)
 
 
 def _scheduler(pod: Raw) -> str:

@@ -69,7 +69,7 @@ def running_status(pod: Raw, node: Raw, ip: str, now: datetime) -> dict[str, Any
 def _containers(pod: Raw, state: Raw, *, ready: bool) -> list[Raw]:
     common = {"ready": ready, "started": "running" in state, "restartCount": 0, "state": state}
     containers = pod["spec"].get("containers") or ()
-    return [{"name": each["name"], "image": each.get("image", ""), **common} for each in containers]
+    return [{"name": container["name"], "image": container.get("image", ""), **common} for container in containers]
 
 
 def readiness(*, ready: bool) -> list[Raw]:

@@ -56,8 +56,8 @@ class BudgetChecker:
         edited_at, before = self._edited.get(pool_name, (None, pool))
         pools = [pool, *([before] if edited_at is not None and edited_at >= decided_at else [])]
         limit = max(
-            limit_at(budgets_of(each), record.reason, at, nodes, self._reading)
-            for each in pools
+            limit_at(budgets_of(pool), record.reason, at, nodes, self._reading)
+            for pool in pools
             for at in (decided_at, self._scene.now())
         )
         if len(busy) > limit:
@@ -107,7 +107,7 @@ def limit_at(budgets: Iterable[Raw], reason: str, at: datetime, nodes: int, read
     named: list[int] = []
     others: list[int] = []
     for budget in budgets:
-        reasons = [str(each).lower() for each in budget.get("reasons") or ()]
+        reasons = [str(reason).lower() for reason in budget.get("reasons") or ()]
         limit, active = _read(budget, reasons, at, nodes)
         if limit is None:
             if reading == UPSTREAM:

@@ -16,7 +16,7 @@ from dovetail.sim.actors.wire import Raw, condition_status, deleting, key_of, la
 from dovetail.sim.server.api_server import PendingRequest
 from dovetail.sim.server.store import Change, Collection, Key, StoredObject, VersionedStore
 
-_FOLLOWED: Final = frozenset(each.plural for each in (PODS, NODES, NODECLAIMS, NODEPOOLS, PDBS))
+_FOLLOWED: Final = frozenset(resource.plural for resource in (PODS, NODES, NODECLAIMS, NODEPOOLS, PDBS))
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 

@@ -81,7 +81,7 @@ class Checkers:
     @property
     def violations(self) -> list[Violation]:
         """The violations of all rules but the excepted ones, in the order of time."""
-        return [each for each in self._scene.violations if each.rule not in self._except_for]
+        return [violation for violation in self._scene.violations if violation.rule not in self._except_for]
 
     def program_starts(self) -> None:
         """A new process of the program starts."""

@@ -71,4 +71,4 @@ def _stays(pod: Raw) -> bool:
     """Whether drains ignore the pod (03 §4.1)."""
     tolerations = pod["spec"].get("tolerations") or ()
     mirror = any(owner["kind"] == "Node" for owner in pod["metadata"].get("ownerReferences") or ())
-    return mirror or any(toleration_matches(each, _TAINT) for each in tolerations)
+    return mirror or any(toleration_matches(toleration, _TAINT) for toleration in tolerations)

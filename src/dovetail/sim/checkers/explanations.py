@@ -43,14 +43,14 @@ class ExplainChecker:
         """Why `explain` says that the node may not be disrupted for the reason; empty if it may."""
         snapshot = self._node_snapshot(member)
         reasons = self._reasons(member, snapshot, self._scene.now())
-        judged = next((each for each in reasons if each.reason == reason), None)
+        judged = next((answer for answer in reasons if answer.reason == reason), None)
         if judged is None:
             return f"was disrupted for {reason}, of which explain says nothing"
         # Only a pass finds out whether pods fit elsewhere; the taint that shows it may come later (R22).
         if not judged.wanted and not _may_have(snapshot, member, reason):
             return self._unless_news(member, f"was disrupted for {reason}, and explain says that it has no such reason")
         if not judged.allowed:
-            why = _sentence([each for each in judged.verdicts if not each.allowed])
+            why = _sentence([verdict for verdict in judged.verdicts if not verdict.allowed])
             return self._unless_news(member, f"was disrupted for {reason}, and explain says: {why}")
         self._scene.applied[RULE] += 1
         return ""
@@ -90,7 +90,7 @@ class ExplainChecker:
 
     def _unless_news(self, member: ClaimAndNode, objection: str) -> str:
         """The objection, unless the objects have changed since the decision."""
-        of_pool = [part for each in self._scene.members(member.pool) for part in own_parts(each)]
+        of_pool = [part for other in self._scene.members(member.pool) for part in own_parts(other)]
         return self._unless_changed([*self._scene.parts(member), *of_pool], objection)
 
     def _unless_changed(self, parts: Iterable[Part], objection: str) -> str:
@@ -104,7 +104,7 @@ class ExplainChecker:
         member = self._scene.member_of_node(node)
         snapshot = self._node_snapshot(member)
         return any(
-            all(each.allowed or each.rule == Rule.BUDGET for each in judged.verdicts)
+            all(verdict.allowed or verdict.rule == Rule.BUDGET for verdict in judged.verdicts)
             for judged in self._reasons(member, snapshot, at)
             if judged.wanted or _may_have(snapshot, member, judged.reason)
         )
@@ -152,7 +152,7 @@ class ExplainChecker:
         member = self._scene.member_of_node(node)
         explanation = explain(assess(self._snapshot([member], [stored]), self._scene.now(), self._reading))
         pod, state = explanation.pods[0], explanation.nodes[0].state
-        blocked = [each for each in pod.verdicts if not each.allowed]
+        blocked = [verdict for verdict in pod.verdicts if not verdict.allowed]
         if state in _DRAINING and pod.allowed:
             self._scene.applied[RULE] += 1
             return
@@ -175,4 +175,4 @@ def _may_have(snapshot: Snapshot, member: ClaimAndNode, reason: str) -> bool:
 
 
 def _sentence(verdicts: Iterable[VerdictView]) -> str:
-    return "; ".join(f"{each.rule}: {each.message}" for each in verdicts)
+    return "; ".join(f"{verdict.rule}: {verdict.message}" for verdict in verdicts)

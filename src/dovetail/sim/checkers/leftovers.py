@@ -31,19 +31,19 @@ class LeftoverChecker:
         self._scene.applied[RULE] += 1
         pool = ClaimAndNode(claim, None).pool
         present = [
-            each
-            for each in self._scene.bodies(NODECLAIMS)
-            if ClaimAndNode(each, None).pool == pool and not deleting(each)
+            other
+            for other in self._scene.bodies(NODECLAIMS)
+            if ClaimAndNode(other, None).pool == pool and not deleting(other)
         ]
-        records = [record for each in present if (record := record_on(each)) is not None]
+        records = [record for other in present if (record := record_on(other)) is not None]
         awaited = {name for record in records for name in record.replacements}
-        left = [each for each in present if name_of(each) not in awaited and self._is_leftover(each)]
+        left = [other for other in present if name_of(other) not in awaited and self._is_leftover(other)]
         for leftover in left:
             if shared := self._claims_of(id_) & self._claims_of(annotations_of(leftover)[names.REPLACEMENT_OF]):
                 listed = ", ".join(sorted(shared))
                 message = f"is bought to replace {listed} though {name_of(leftover)} of an earlier try stands"
                 self._scene.report(RULE, claim, message)
-        wanted = [each for each in present if each not in left and self._is_wanted(each)]
+        wanted = [other for other in present if other not in left and self._is_wanted(other)]
         if len(left) > len(wanted):
             listed = ", ".join(sorted(map(name_of, left)))
             message = f"is bought though NodePool {pool} has {len(left)} replacements of earlier tries ({listed})"

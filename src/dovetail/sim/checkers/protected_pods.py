@@ -105,7 +105,7 @@ class ProtectionChecker:
         meta, sent_at, now = pod["metadata"], self._scene.decided_at, self._scene.now()
         changed_at, before = self._annotated.get((meta.get("namespace", ""), meta["name"]), (None, {}))
         annotations = [annotations_of(pod), *([before] if changed_at is not None and changed_at >= sent_at else [])]
-        reasons = [protection(each, created_at(pod), at) for each in annotations for at in (sent_at, now)]
+        reasons = [protection(kept, created_at(pod), at) for kept in annotations for at in (sent_at, now)]
         return reasons[1] if all(reasons) else ""
 
 
@@ -164,7 +164,7 @@ def _read_window(text: str, durations: str | None, *, blocks: bool) -> Window | 
     given = durations.split(";") if durations else []
     if len(given) not in (1, len(expressions)) or len(durations or "") > _MAX_TEXT:
         given = ["1h"]
-    spans = [_span_ns(each.strip(), blocks=blocks) for each in given] * (len(expressions) if len(given) == 1 else 1)
+    spans = [_span_ns(span.strip(), blocks=blocks) for span in given] * (len(expressions) if len(given) == 1 else 1)
     parts = []
     for expression, span_ns in zip(expressions, spans, strict=True):
         try:

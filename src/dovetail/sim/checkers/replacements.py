@@ -91,7 +91,7 @@ class ReplacementChecker:
             return
         before = self._price(candidates.values())
         replacements = [self._scene.claim(name) for name in record.replacements]
-        after = self._price([labels_of(each) for each in replacements if each is not None])
+        after = self._price([labels_of(claim) for claim in replacements if claim is not None])
         if before is None or after is None or None in replacements:
             self._scene.not_applied[CHEAPER] += 1
             return
@@ -106,14 +106,14 @@ class ReplacementChecker:
 
     def _price_of(self, labels: Mapping[str, str]) -> float | None:
         type_ = self._types.get(labels.get(names.INSTANCE_TYPE_LABEL, ""))
-        bought = [] if type_ is None else [each for each in type_.offerings if _is_of(each, labels)]
-        return min((each.price for each in bought), default=None)
+        bought = [] if type_ is None else [offering for offering in type_.offerings if _is_of(offering, labels)]
+        return min((offering.price for offering in bought), default=None)
 
 
 def _is_of(offering: Offering, labels: Mapping[str, str]) -> bool:
     """Whether the machine with these labels has this offering."""
     return all(
-        labels.get(each.key) in each.values
-        for each in offering.requirements
-        if each.key in (names.ZONE_LABEL, names.CAPACITY_TYPE_LABEL)
+        labels.get(requirement.key) in requirement.values
+        for requirement in offering.requirements
+        if requirement.key in (names.ZONE_LABEL, names.CAPACITY_TYPE_LABEL)
     )

@@ -58,7 +58,7 @@ class ReschedulingChecker:
         """Follow every write."""
         now = self._scene.now()
         if now > self._next_look_at:
-            self._look([each for each in self._evicted if now > each.look_at])
+            self._look([pod for pod in self._evicted if now > pod.look_at])
         if self._faults_met() != self._faults_known:
             self._faults_known, self._disturbed_at = self._faults_met(), now
         if plural == PODS.plural and self._scene.by_us and begins_to_go(change):
@@ -108,9 +108,9 @@ class ReschedulingChecker:
         self._evicted = []
 
     def _look(self, due: list[_EvictedPod]) -> None:
-        undisturbed = [each for each in due if self._disturbed_at is None or self._disturbed_at < each.decided_at]
+        undisturbed = [pod for pod in due if self._disturbed_at is None or self._disturbed_at < pod.decided_at]
         self._scene.not_applied[RULE] += len(due) - len(undisturbed)
-        waiting = self._waiting({each.owner for each in undisturbed})
+        waiting = self._waiting({pod.owner for pod in undisturbed})
         again = []
         for evicted in undisturbed:
             pods = [
@@ -130,8 +130,8 @@ class ReschedulingChecker:
                     message = f"has no node since {since}, after consolidation evicted {evicted.pod}"
                     self._scene.report(RULE, pod, message)
         looked = set(map(id, due))
-        self._evicted = [*(each for each in self._evicted if id(each) not in looked), *again]
-        self._next_look_at = min((each.look_at for each in self._evicted), default=_NEVER)
+        self._evicted = [*(pod for pod in self._evicted if id(pod) not in looked), *again]
+        self._next_look_at = min((pod.look_at for pod in self._evicted), default=_NEVER)
 
     def _waiting(self, owners: set[str]) -> dict[str, list[Raw]]:
         """The pods of the owners that have no node, by owner."""

@@ -66,7 +66,7 @@ class CapacityShortage(msgspec.Struct, frozen=True, kw_only=True):
         wanted = {names.ZONE_LABEL: self.zone, names.CAPACITY_TYPE_LABEL: self.capacity_type}
         offered = by_key(offering.requirements)
         return self.type_ in ("", type_.name) and all(
-            not value or all(accepts(each, value) for each in offered.get(key, ())) for key, value in wanted.items()
+            not value or all(accepts(entry, value) for entry in offered.get(key, ())) for key, value in wanted.items()
         )
 
 
@@ -278,7 +278,11 @@ class SimCloud(CloudProvider):
         """Choose as kwok does, but of all types if the claim lists none, and skip shortages that it meets."""
         while True:
             type_, offering = choose(claim, self._offered(), self._seed, must_list=False)
-            met = [each for each in self._shortages if each not in self._noticed and each.hits(type_, offering)]
+            met = [
+                shortage
+                for shortage in self._shortages
+                if shortage not in self._noticed and shortage.hits(type_, offering)
+            ]
             if not met:
                 return type_, offering
             self._noticed += met

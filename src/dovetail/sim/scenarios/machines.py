@@ -66,8 +66,8 @@ def machines_of(
     objects: Sequence[ScenarioObject], catalogue: Sequence[InstanceType] | None, problems: list[Finding]
 ) -> Machines:
     """`catalogue` None: the built-in one, and the types of the dump."""
-    nodes = [each for each in objects if each.resource.kind == "Node"]
-    claims = [each for each in objects if each.resource.kind == names.NODECLAIM_KIND]
+    nodes = [object_ for object_ in objects if object_.resource.kind == "Node"]
+    claims = [object_ for object_ in objects if object_.resource.kind == names.NODECLAIM_KIND]
     types = _types(nodes, claims, catalogue, problems)
     prices = _prices(types)
     by_id = {str((node.body.get("spec") or {}).get("providerID") or ""): node for node in nodes}
@@ -77,7 +77,7 @@ def machines_of(
         if (provider_id := str(status_of(claim.body).get("providerID") or ""))
     ]
     unpriced = Counter(
-        each.instance.labels.get(names.INSTANCE_TYPE_LABEL, "?") for each in standing if each.price is None
+        machine.instance.labels.get(names.INSTANCE_TYPE_LABEL, "?") for machine in standing if machine.price is None
     )
     if unpriced:
         listed = ", ".join(f"{count} {name}" for name, count in sorted(unpriced.items()))
@@ -114,7 +114,7 @@ def _prices(types: Iterable[InstanceType]) -> dict[tuple[str, str, str], float]:
     prices = {}
     for type_ in types:
         for offering in type_.offerings:
-            only = {each.key: each.values[0] for each in offering.requirements if len(each.values) == 1}
+            only = {entry.key: entry.values[0] for entry in offering.requirements if len(entry.values) == 1}
             where = only.get(names.ZONE_LABEL, ""), only.get(names.CAPACITY_TYPE_LABEL, "")
             prices[type_.name, *where] = offering.price
     return prices
@@ -157,7 +157,11 @@ def _offered_in(
 ) -> tuple[InstanceType, ...]:
     """The types, in the zones of the input if the catalogue has others."""
     catalogued = {
-        zone for type_ in types for each in type_.requirements if each.key == names.ZONE_LABEL for zone in each.values
+        zone
+        for type_ in types
+        for entry in type_.requirements
+        if entry.key == names.ZONE_LABEL
+        for zone in entry.values
     }
     unknown = [zone for zone in zones if zone not in catalogued and zone != "unknown"]
     if not unknown:
@@ -170,12 +174,12 @@ def _offered_in(
 
 def _moved(type_: InstanceType, zones: Sequence[str]) -> InstanceType:
     prices = {
-        each.values[0]: offering.price
+        requirement.values[0]: offering.price
         for offering in type_.offerings
-        for each in offering.requirements
-        if each.key == names.CAPACITY_TYPE_LABEL
+        for requirement in offering.requirements
+        if requirement.key == names.CAPACITY_TYPE_LABEL
     }
-    others = tuple(each for each in type_.requirements if each.key != names.ZONE_LABEL)
+    others = tuple(requirement for requirement in type_.requirements if requirement.key != names.ZONE_LABEL)
     return msgspec.structs.replace(
         type_, requirements=(*others, _in(names.ZONE_LABEL, zones)), offerings=_offerings(zones, prices)
     )
@@ -191,7 +195,7 @@ def _offerings(zones: Sequence[str], prices: Mapping[str, float]) -> tuple[Offer
 
 
 def _values(nodes: Iterable[ScenarioObject], claims: Iterable[ScenarioObject], label: str) -> list[str]:
-    return sorted({value for each in (*nodes, *claims) if (value := labels_of(each.body).get(label))})
+    return sorted({value for object_ in (*nodes, *claims) if (value := labels_of(object_.body).get(label))})
 
 
 def _derived(

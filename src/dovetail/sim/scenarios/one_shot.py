@@ -117,12 +117,12 @@ def look(
             for pool in cluster.our_pools()
             if pool.spec.replicas is None and not is_true(pool, ConditionType.READY)
         },
-        refused={uid: each.reason for uid, each in state.pending().refused.items()},
+        refused={uid: refusal.reason for uid, refusal in state.pending().refused.items()},
     )
 
 
 def _not_ready(pool: objects.NodePool) -> str:
-    ready = next((each for each in pool.status.conditions if each.type == ConditionType.READY), None)
+    ready = next((condition for condition in pool.status.conditions if condition.type == ConditionType.READY), None)
     return "it is not Ready" + (f": {ready.message}" if ready is not None and ready.message else "")
 
 
@@ -158,7 +158,7 @@ def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> No
 
 def _first_namespaces(objects: Sequence[ScenarioObject]) -> Iterator[ScenarioObject]:
     """The namespaces that every cluster has and the input lacks."""
-    have = {each.key for each in objects if each.resource.kind == NAMESPACES.kind}
+    have = {object_.key for object_ in objects if object_.resource.kind == NAMESPACES.kind}
     for name in sorted(EVERYWHERE - have) if objects else ():
         yield ScenarioObject(NAMESPACES, {"metadata": {"name": name}}, objects[0].document)
 
@@ -180,11 +180,11 @@ def _as_stored(placed: ScenarioObject, number: int, created: str) -> Body:
 
 def _drained(cluster: ClusterState, state: SchedulingState, assessment: DisruptionAssessment, name: str) -> DrainedNode:
     read = state.read(state.place(name), tuple(cluster.pods_on[name]), Origin.CANDIDATE).read
-    (node,) = (each for each in assessment.places.nodes if each.name == name)
+    (node,) = (node for node in assessment.places.nodes if node.name == name)
     prices = cluster.instance_types.of(node.pool).prices
     return DrainedNode(
         node=name,
         price=prices.get(bought_as(node.labels)),
-        pods=tuple(each for each in read if isinstance(each, PodInfo)),
-        unplaceable={each.pod.path: str(each) for each in read if isinstance(each, Unplaceable)},
+        pods=tuple(reading for reading in read if isinstance(reading, PodInfo)),
+        unplaceable={reading.pod.path: str(reading) for reading in read if isinstance(reading, Unplaceable)},
     )

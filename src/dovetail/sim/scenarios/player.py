@@ -153,7 +153,7 @@ class Play:
         types = self.prepared.machines.types
         self.cloud = cloud = SimCloud(sim, types=types, node_classes=node_classes, seed=seed)
         put_in(self.prepared, sim, cloud)
-        prices = {each.instance.provider_id: each.price for each in self.prepared.machines.standing}
+        prices = {machine.instance.provider_id: machine.price for machine in self.prepared.machines.standing}
         self.ledger = Ledger(sim, cloud, prices)
         if self._checked:
             reading = self._disrupting.reading.value
@@ -187,7 +187,7 @@ class Play:
             provisioning=ProvisioningOptions(compute=InlineCompute()),
             disrupting=self._disrupting,
         )
-        (self.disruption,) = (each for each in controllers if isinstance(each, DisruptionController))
+        (self.disruption,) = (controller for controller in controllers if isinstance(controller, DisruptionController))
         self.ledger.disruption = self.disruption
         return Manager(
             api,

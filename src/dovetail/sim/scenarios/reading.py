@@ -366,7 +366,7 @@ def _created_at(placed: ScenarioObject) -> list[datetime]:
 
 def _stale(objects: Iterable[ScenarioObject], start: datetime) -> Iterable[Finding]:
     """Warn of a start long after the dump, when everything has expired, and of one before it."""
-    created = [at for each in objects if each.resource.kind in ("Pod", "Node") for at in _created_at(each)]
+    created = [at for object_ in objects if object_.resource.kind in ("Pod", "Node") for at in _created_at(object_)]
     age = start - max(created, default=start)
     if age > timedelta(days=1):
         yield assumption(

@@ -96,13 +96,13 @@ def put_in(prepared: PreparedCluster, cluster: SimCluster, cloud: SimCloud) -> N
 
 def _drifted_by_provider(objects: Iterable[ScenarioObject]) -> dict[str, str]:
     """The reasons that only the provider of the dump knows, by provider ID. The controllers find the others again."""
-    found = {}
+    reasons = {}
     for claim in _of_kind(objects, names.NODECLAIM_KIND):
         condition = condition_of(claim.body, ConditionType.DRIFTED)
         reason = "" if condition is None else str(condition.get("reason") or ConditionType.DRIFTED)
         if condition is not None and condition.get("status") == "True" and reason not in _FOUND_AGAIN:
-            found[str(status_of(claim.body).get("providerID") or "")] = reason
-    return found
+            reasons[str(status_of(claim.body).get("providerID") or "")] = reason
+    return reasons
 
 
 def _of_kind(objects: Iterable[ScenarioObject], kind: str) -> list[ScenarioObject]:

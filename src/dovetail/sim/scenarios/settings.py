@@ -59,13 +59,13 @@ def with_settings(scenario: Scenario, settings: Sequence[Setting]) -> Scenario:
 def _found(objects: Sequence[ScenarioObject], target: str) -> tuple[int, list[str | int]]:
     """The index of the object with the longest name that the target begins with, and the path in it."""
     kind, _, rest = target.partition("/")
-    alike = [(index, each) for index, each in enumerate(objects) if each.resource.kind.lower() == kind.lower()]
+    alike = [(index, object_) for index, object_ in enumerate(objects) if object_.resource.kind.lower() == kind.lower()]
     alike.sort(key=lambda item: -len(item[1].key))
     for index, placed in alike:
         for name in {placed.key, placed.key.removeprefix("default/")}:
             if rest.startswith(f"{name}."):
                 return index, _path(rest.removeprefix(f"{name}."), target)
-    candidates = ", ".join(sorted(f"{kind}/{each.key}" for _, each in alike)[:5])
+    candidates = ", ".join(sorted(f"{kind}/{object_.key}" for _, object_ in alike)[:5])
     raise SettingError(f"{target}: there is no such object" + (f"; there are {candidates}" if candidates else ""))
 
 
