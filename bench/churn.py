@@ -103,7 +103,7 @@ class SeenPod(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, pod: objects.Pod) -> "SeenPod":
-        evicted = any((each.type, each.status) == ("DisruptionTarget", "True") for each in pod.status.conditions)
+        evicted = any((entry.type, entry.status) == ("DisruptionTarget", "True") for entry in pod.status.conditions)
         return cls(pod.status.phase, pod.metadata.deletion_timestamp is not None, evicted)
 
 
@@ -209,7 +209,7 @@ async def _observed(
     async with connect(kubeconfig=str(plane.kubeconfig), qps=None) as api, asyncio.TaskGroup() as group:
         bench = Bench(api, ClusterObserver(api, _CLOCK), controller)
         await bench.create(*pool_)
-        await asyncio.to_thread(plane.wait, _POOL_PATH, lambda found: condition(found, "Ready") == "True", seconds=60)
+        await asyncio.to_thread(plane.wait, _POOL_PATH, lambda pool: condition(pool, "Ready") == "True", seconds=60)
         following = [group.create_task(task) for task in bench.observer.tasks()]
         yield bench
         for task in following:
@@ -243,7 +243,9 @@ async def _churned(bench: Bench, script: Script, every: float, calm: float) -> R
     await bench.create(*script.objects)
     for number, changes in enumerate(script.edits, 1):
         await bench.wait(started + number * every - _CLOCK.monotonic())
-        names = ", ".join(f"{each['metadata']['name']} to {each['spec']['replicas']}" for each in changes)
+        names = ", ".join(
+            f"{deployment['metadata']['name']} to {deployment['spec']['replicas']}" for deployment in changes
+        )
         _say(
             f"edit {number}: {names}; until then {seen.nodes} nodes, ${seen.rate:.2f}/h, {seen.moved} pods moved, "
             f"{seen.launched} nodes launched, {seen.pending_seconds:.0f} s pending, {seen.running()} pods run"

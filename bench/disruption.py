@@ -132,9 +132,9 @@ async def standing(url: str) -> AsyncIterator[Stand]:
             provider = KwokProvider(api, types=types())
             cluster = WatchedCluster(api, SystemClock(), provider.node_classes)
             stand = Stand(url, cluster, provider)
-            following = [group.create_task(each.run()) for each in cluster.reflectors]
-            for each in cluster.reflectors:
-                await each.wait_synced()
+            following = [group.create_task(reflector.run()) for reflector in cluster.reflectors]
+            for reflector in cluster.reflectors:
+                await reflector.wait_synced()
             gc.collect()
             gc.freeze()  # as `dovetail run` does
             yield stand
@@ -169,9 +169,11 @@ async def measure(url: str, events: int) -> dict[str, Any]:
             await stand.end_pod(event * _STRIDE)
             again.append((await stand.passed())[0])
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    found = [f"{each.method}: {len(each.nodes)} → {len(each.replacements)}" for each in decision.commands]
+    commands = [
+        f"{command.method}: {len(command.nodes)} → {len(command.replacements)}" for command in decision.commands
+    ]
     could = len(decision.standing)
-    return {"first": first, "again": again, "single": alone, "peak_mb": peak_mb, "found": found, "could": could}
+    return {"first": first, "again": again, "single": alone, "peak_mb": peak_mb, "found": commands, "could": could}
 
 
 @contextmanager

@@ -64,12 +64,12 @@ def _disruption(after: str) -> Manifest:
 
 # -- what it costs -----------------------------------------------------------------------------------------------------
 
-_PRICES: Final = prices_of([type_ for each in built_in() if (type_ := machine_type(each, print)) is not None])
+_PRICES: Final = prices_of([type_ for listed in built_in() if (type_ := machine_type(listed, print)) is not None])
 
 
 def cost_of(labels: Iterable[Mapping[str, str]]) -> float:
     """By the hour, of Nodes with these labels."""
-    return sum(_PRICES[bought_as(each)] for each in labels) / BILLION
+    return sum(_PRICES[bought_as(node)] for node in labels) / BILLION
 
 
 def least_cost(number: int) -> float:
@@ -150,21 +150,21 @@ class Course(msgspec.Struct):
     commands: list[Started] = []
 
     def add(self, at: float, labels: Iterable[Mapping[str, str]], moved: int) -> None:
-        found = list(labels)
-        self.moments.append(Moment(at, len(found), cost_of(found), moved))
+        nodes = list(labels)
+        self.moments.append(Moment(at, len(nodes), cost_of(nodes), moved))
 
     @property
     def lowest(self) -> float:
-        return min(each.cost for each in self.moments)
+        return min(moment.cost for moment in self.moments)
 
     @property
     def near(self) -> Moment:
         """The first at which the cost was within 1 % of the lowest."""
-        return next(each for each in self.moments if each.cost <= _NEAR * self.lowest)
+        return next(moment for moment in self.moments if moment.cost <= _NEAR * self.lowest)
 
     def at_most(self, cost: float) -> float | None:
         """When it cost no more than that for the first time."""
-        return next((each.at for each in self.moments if each.cost <= cost), None)
+        return next((moment.at for moment in self.moments if moment.cost <= cost), None)
 
     def changed_at(self) -> float:
         """When nodes came or went for the last time."""
@@ -202,7 +202,7 @@ PEER: Final = {
 
 def figures(number: int, course: Course, *, cpu_seconds: float | None = None, peak_mb: float | None = None) -> Figures:
     first, last, near = course.moments[0], course.moments[-1], course.near
-    later = sum(each.at > near.at for each in course.commands)
+    later = sum(command.at > near.at for command in course.commands)
     return Figures(
         nodes=(first.nodes, last.nodes),
         cost=(first.cost, last.cost),
@@ -231,19 +231,19 @@ _COLUMNS: Final = (
 HEAD: Final = f"{'':<20}" + "".join(f"{head:>{width}}" for head, width in _COLUMNS)
 
 
-def row(name: str, found: Figures, least: float | None = None) -> str:
+def row(name: str, figures: Figures, least: float | None = None) -> str:
     """`then`: commands and pods moved after the cost was near its lowest."""
     values = (
-        f"{found.nodes[0]} → {found.nodes[1]}",
-        f"{found.cost[0]:.1f} → {found.cost[1]:.1f}",
+        f"{figures.nodes[0]} → {figures.nodes[1]}",
+        f"{figures.cost[0]:.1f} → {figures.cost[1]:.1f}",
         _shown(least, ".1f"),
-        _shown(found.seconds, ".0f", " s"),
-        _shown(found.as_peer, ".0f", " s"),
-        _shown(found.commands),
-        _shown(found.moved),
-        "" if found.later is None else "{}, {}".format(*found.later),
-        _shown(found.cpu_seconds, ".0f", " s"),
-        _shown(found.peak_mb, ".0f", " MB"),
+        _shown(figures.seconds, ".0f", " s"),
+        _shown(figures.as_peer, ".0f", " s"),
+        _shown(figures.commands),
+        _shown(figures.moved),
+        "" if figures.later is None else "{}, {}".format(*figures.later),
+        _shown(figures.cpu_seconds, ".0f", " s"),
+        _shown(figures.peak_mb, ".0f", " MB"),
     )
     return f"{name:<20}" + "".join(f"{value:>{width}}" for value, (_, width) in zip(values, _COLUMNS, strict=True))
 
@@ -252,8 +252,8 @@ def _shown(value: object, form: str = "", unit: str = "") -> str:
     return "" if value is None else f"{value:{form}}{unit}"
 
 
-def print_rows(number: int, found: Figures) -> None:
+def print_rows(number: int, figures: Figures) -> None:
     """Ours, and the peer's where it is known."""
-    print(row(f"{number} of each", found, least_cost(number)))
+    print(row(f"{number} of each", figures, least_cost(number)))
     if number in PEER:
         print(row("  Karpenter 1.15.0", PEER[number]), flush=True)

@@ -165,13 +165,13 @@ async def stretches(nodes: int) -> dict[str, float]:
 
     metrics = Metrics(CollectorRegistry())
     metrics.registry.register(ClusterMetrics(cluster, clock, leads=lambda: True))
-    found: dict[str, float] = {}
+    taken_ms: dict[str, float] = {}
 
     def measured(name: str, action: Callable[[], object]) -> None:
         began = time.thread_time()
         action()
         taken = (time.thread_time() - began) * 1000
-        found[name] = min(taken, found.get(name, taken))
+        taken_ms[name] = min(taken, taken_ms.get(name, taken))
 
     async with _running(cluster):
         spare_collections()
@@ -186,7 +186,7 @@ async def stretches(nodes: int) -> dict[str, float]:
             measured(f"scrape, aside {when}", lambda: b"".join(rendered(metrics.registry.collect())))
             api.end_pod(number * 997 % (nodes * 20))
             await asyncio.sleep(0.05)
-    return found
+    return taken_ms
 
 
 @asynccontextmanager
@@ -224,7 +224,7 @@ class Program:
             types=types,
             of_provider=kwok_controllers(provider, self.cluster),
         )
-        (self.disruption,) = (each for each in controllers if isinstance(each, DisruptionController))
+        (self.disruption,) = (controller for controller in controllers if isinstance(controller, DisruptionController))
         self.manager = Manager(
             api,
             clock,
@@ -244,7 +244,7 @@ class Program:
 
 
 class Found(NamedTuple):
-    """The worst since last asked, in milliseconds."""
+    """The worst since last asked, in taken_ms."""
 
     busy: float  # processor time of the event loop's thread between two rings of the timer: a turn, at most two
     late: float  # the timer
@@ -252,7 +252,7 @@ class Found(NamedTuple):
 
 
 class Lateness:
-    """A timer that rings every five milliseconds, and a probe that is asked as often."""
+    """A timer that rings every five taken_ms, and a probe that is asked as often."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -298,7 +298,7 @@ async def lateness(nodes: int) -> dict[str, Found]:
     space_collections()
     program = Program(MemoryApi(raw_objects(nodes)))
     probes = probe_routes("healthz", {"healthz": program.manager.liveness})
-    found: dict[str, Found] = {}
+    worst: dict[str, Found] = {}
     async with serving([*probes, metrics_route(program.metrics.registry)], address="127.0.0.1", port=0) as port:
         url = f"http://127.0.0.1:{port}"
         late = Lateness(f"{url}/healthz")
@@ -310,27 +310,27 @@ async def lateness(nodes: int) -> dict[str, Found]:
                 await cache.wait_synced()
             spare_collections()
             await asyncio.sleep(0.05)
-            found["the lists are read"] = late.taken()
+            worst["the lists are read"] = late.taken()
             await program.passed()
-            found["the first pass"] = late.taken()
+            worst["the first pass"] = late.taken()
             await _rest(late)
             for number in range(_EVENTS):
                 program.api.end_pod(number * 997 % (nodes * 10))
                 await program.passed()
-            found["a pass after a pod has ended"] = late.taken()
+            worst["a pass after a pod has ended"] = late.taken()
             for what in ("the first scrape", "a scrape"):
                 await _rest(late)
                 for _ in range(1 if "first" in what else 3):
                     await _scrape(f"{url}/metrics")
-                    found[what] = (
-                        late.taken() if "first" in what else max(late.taken(), found.get(what, Found(0, 0, 0)))
+                    worst[what] = (
+                        late.taken() if "first" in what else max(late.taken(), worst.get(what, Found(0, 0, 0)))
                     )
             stop.set()
             for task in watching:
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await running
-    return found
+    return worst
 
 
 async def _rest(late: Lateness) -> None:
@@ -353,21 +353,21 @@ def print_holdups() -> None:
     print("what is done in one turn of the event loop, 20 pods a node")
     print(f"{'nodes':>8} {'':<18} {'first':>10} {'after one pod event':>22}")
     for nodes in _SIZES:
-        found = _measured("stretches", nodes)
-        for what in [name.removesuffix(" first") for name in found if name.endswith(" first")]:
-            print(f"{nodes:>8} {what:<18} {found[f'{what} first']:>7.1f} ms {found[f'{what} again']:>19.1f} ms")
+        taken_ms = _measured("stretches", nodes)
+        for what in [name.removesuffix(" first") for name in taken_ms if name.endswith(" first")]:
+            print(f"{nodes:>8} {what:<18} {taken_ms[f'{what} first']:>7.1f} ms {taken_ms[f'{what} again']:>19.1f} ms")
     print("\nall controllers at work: the busiest turn, the latest timer, and the slowest probe, while …")
     print(f"{'nodes':>8} {'':<30} {'turn':>10} {'timer':>10} {'/healthz':>10}")
     for nodes in _SIZES:
         for what, figures in _measured("lateness", nodes).items():
-            print(f"{nodes:>8} {what:<30} {''.join(f'{each:>8.1f} ms' for each in figures)}")
+            print(f"{nodes:>8} {what:<30} {''.join(f'{figure:>8.1f} ms' for figure in figures)}")
     print()
 
 
 def _measured(what: str, nodes: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench.holdups", what, str(nodes)]
-    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return found
+    figures: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return figures
 
 
 if __name__ == "__main__":

@@ -39,11 +39,11 @@ def print_ingest() -> None:
                 measured = subprocess.run([*command, "measure", url], check=True, stdout=subprocess.PIPE).stdout
             finally:
                 server.kill()
-        found = json.loads(measured)
-        assert found["pods"] == pods
+        figures = json.loads(measured)
+        assert figures["pods"] == pods
         print(
-            f"{pods:>8} {found['seconds']:>7.2f} s {found['cpu']:>7.2f} s "
-            f"{found['kept_mb']:>5.0f} MB {found['peak_mb']:>5.0f} MB"
+            f"{pods:>8} {figures['seconds']:>7.2f} s {figures['cpu']:>7.2f} s "
+            f"{figures['kept_mb']:>5.0f} MB {figures['peak_mb']:>5.0f} MB"
         )
     print()
 
@@ -94,12 +94,12 @@ async def measure(url: str) -> dict[str, float]:
             before, started, cpu = _resident_mb(), time.perf_counter(), time.process_time()
             reading = asyncio.create_task(reflector.run())
             await reflector.wait_synced()
-            found = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
+            figures = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
             gc.collect()
-            found |= {"kept_mb": _resident_mb() - before, "pods": len(reflector.store.snapshot().items)}
+            figures |= {"kept_mb": _resident_mb() - before, "pods": len(reflector.store.snapshot().items)}
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-    return found | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return figures | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
 def _resident_mb() -> float:

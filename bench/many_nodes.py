@@ -41,7 +41,7 @@ Manifest = dict[str, Any]
 
 def types() -> tuple[InstanceType, ...]:
     """A hundred: the i-th has i cpus and 2i GiB for its pods; a cpu costs the same everywhere."""
-    alike = next(each for each in built_in() if each.name == "c-1x-amd64-linux")
+    alike = next(type_ for type_ in built_in() if type_.name == "c-1x-amd64-linux")
     return tuple(_type(alike, size) for size in range(1, 101))
 
 
@@ -51,12 +51,14 @@ def _type(alike: InstanceType, size: int) -> InstanceType:
     return InstanceType(
         name=name,
         requirements=tuple(
-            type(each)(
-                key=each.key, operator=each.operator, values=[more[each.key]] if each.key in more else each.values
+            type(entry)(
+                key=entry.key, operator=entry.operator, values=[more[entry.key]] if entry.key in more else entry.values
             )
-            for each in alike.requirements
+            for entry in alike.requirements
         ),
-        offerings=tuple(Offering(requirements=each.requirements, price=each.price * size) for each in alike.offerings),
+        offerings=tuple(
+            Offering(requirements=entry.requirements, price=entry.price * size) for entry in alike.offerings
+        ),
         capacity={"cpu": str(size), "memory": f"{2 * size}Gi", "pods": str(10 * size)},
     )
 
@@ -111,12 +113,12 @@ def _shape(dice: random.Random, number: int) -> _Shape:
 
 def _needed(shapes: list[_Shape]) -> float:
     """In parts of the smallest type."""
-    return max(sum(each.cpu for each in shapes) / 1000, sum(each.memory for each in shapes) / 2048)
+    return max(sum(shape.cpu for shape in shapes) / 1000, sum(shape.memory for shape in shapes) / 2048)
 
 
 def _rest(shapes: list[_Shape]) -> _Shape:
     """One that takes all the cpu that others leave on the smallest node on which they fit."""
-    cpu = (math.floor(_needed(shapes)) + 1) * 1000 - sum(each.cpu for each in shapes)
+    cpu = (math.floor(_needed(shapes)) + 1) * 1000 - sum(shape.cpu for shape in shapes)
     return _Shape(f"rest-{cpu:05}", cpu, 1, {})
 
 
@@ -149,7 +151,7 @@ def _machine(number: int, zone: str, type_: InstanceType) -> Iterator[tuple[Reso
             **amounts,
             providerID=f"{names.KWOK_PROVIDER_ID_PREFIX}{name}",
             nodeName=name,
-            conditions=[_true(each) for each in ready],
+            conditions=[_true(condition) for condition in ready],
         ),
     )
     yield NODES, _stored(node(name, pool=pool, labels=labels), f"{name}-node", **amounts, conditions=[_true("Ready")])
@@ -183,7 +185,7 @@ class Server:
     """Lists, and a watch of pods that tells of those that are deleted; of other kinds it tells nothing more."""
 
     def __init__(self, nodes: int, kind: str) -> None:
-        self._bodies: dict[str, list[str]] = {each.plural: [] for each in _KINDS}
+        self._bodies: dict[str, list[str]] = {kind.plural: [] for kind in _KINDS}
         self._told: asyncio.Queue[str] = asyncio.Queue()
         self._version = _VERSION
         for resource, body in objects(nodes, kind):

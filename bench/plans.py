@@ -84,18 +84,18 @@ def documents(seed: int, span: timedelta) -> list[Document]:
         }
     )
     return [
-        Document("bench", index, None, None, each["apiVersion"], each["kind"], value=each)
-        for index, each in enumerate(objects, 1)
+        Document("bench", index, None, None, body["apiVersion"], body["kind"], value=body)
+        for index, body in enumerate(objects, 1)
     ]
 
 
 def edit(draw: random.Random, workloads: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One to three of the workloads with another number of replicas."""
     changed = []
-    for each in draw.sample(workloads, draw.randint(1, 3)):
-        meta = {"name": each["metadata"]["name"], "namespace": "default"}
-        spec = {"replicas": max(1, round(each["spec"]["replicas"] * draw.choice((0.4, 0.6, 1.5, 2))))}
-        changed.append({"apiVersion": "apps/v1", "kind": each["kind"], "metadata": meta, "spec": spec})
+    for workload in draw.sample(workloads, draw.randint(1, 3)):
+        meta = {"name": workload["metadata"]["name"], "namespace": "default"}
+        spec = {"replicas": max(1, round(workload["spec"]["replicas"] * draw.choice((0.4, 0.6, 1.5, 2))))}
+        changed.append({"apiVersion": "apps/v1", "kind": workload["kind"], "metadata": meta, "spec": spec})
     return changed
 
 
@@ -188,12 +188,12 @@ def play(seed: int, span: timedelta) -> PlanFigures:
         commands: dict[str, Command] = {}
         while playing.now < scenario.end:
             playing.advance(min(playing.now + timedelta(minutes=30), scenario.end))
-            past = (each.command for each in playing.disruption.history if each.rejected is None)
-            commands |= {each.id: each for each in past if each.reason in CONSOLIDATION}
+            past = (entry.command for entry in playing.disruption.history if entry.rejected is None)
+            commands |= {command.id: command for command in past if command.reason in CONSOLIDATION}
         totals = playing.disruption.accounts.totals
         report = playing.report()
     assert not report.violations, report.violations
-    started = sorted(commands.values(), key=lambda each: each.at)
+    started = sorted(commands.values(), key=lambda command: command.at)
     followed = {id_ for at in watcher.unasked if (id_ := _blamed(at, started, changes)) is not None}
     figures = PlanFigures(
         commands=len(started),
@@ -207,16 +207,16 @@ def play(seed: int, span: timedelta) -> PlanFigures:
         rest_minutes=(watcher.rates[-1][0] - changes[-1]) / timedelta(minutes=1),
     )
     for since, until in pairwise([*changes, scenario.end]):
-        inside = [each for each in started if since <= each.at < until]
+        inside = [command for command in started if since <= command.at < until]
         if inside:
-            figures.promised += sum(each.savings or 0 for each in inside) / _NANO
+            figures.promised += sum(command.savings or 0 for command in inside) / _NANO
             figures.realised += watcher.rate_at(inside[0].at) - watcher.rate_at(until - timedelta(seconds=1))
     return figures
 
 
 def _blamed(at: datetime, commands: list[Command], changes: list[datetime]) -> str | None:
     """The command that the launch is blamed on: the last one, if nothing changed from outside since it started."""
-    before = [each for each in commands if at - _BLAMED <= each.at <= at]
+    before = [command for command in commands if at - _BLAMED <= command.at <= at]
     return before[-1].id if before and not any(before[-1].at <= change <= at for change in changes) else None
 
 

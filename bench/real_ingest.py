@@ -57,11 +57,11 @@ def print_real_ingest() -> None:
             ]
     finally:
         folders.remove(folder)
-    found = min(readings, key=itemgetter("seconds"))
-    assert found["pods"] == _PODS, found
+    best = min(readings, key=itemgetter("seconds"))
+    assert best["pods"] == _PODS, best
     print(
-        f"{_PODS:>8} {found['json_mb']:>5.0f} MB {found['seconds']:>7.2f} s {found['decoding']:>7.2f} s "
-        f"{found['records']:>7.2f} s {found['cpu']:>7.2f} s {found['kept_mb']:>5.0f} MB {found['peak_mb']:>5.0f} MB"
+        f"{_PODS:>8} {best['json_mb']:>5.0f} MB {best['seconds']:>7.2f} s {best['decoding']:>7.2f} s "
+        f"{best['records']:>7.2f} s {best['cpu']:>7.2f} s {best['kept_mb']:>5.0f} MB {best['peak_mb']:>5.0f} MB"
     )
     print(f"made, bound and Running within {filled_seconds:.0f} s\n")
 
@@ -72,8 +72,8 @@ def print_real_ingest() -> None:
 def fill(plane: Cluster, pods: int) -> float:
     """Make so many pods and wait until all are Running; returns the seconds that took."""
     started = time.perf_counter()
-    found = list(objects(pods // PODS_PER_NODE))
-    spaces = sorted({one["metadata"]["namespace"] for one in found if one["kind"] == "Pod"})
+    bodies = list(objects(pods // PODS_PER_NODE))
+    spaces = sorted({one["metadata"]["namespace"] for one in bodies if one["kind"] == "Pod"})
 
     async def main() -> None:
         async with (
@@ -86,8 +86,8 @@ def fill(plane: Cluster, pods: int) -> float:
                 await asyncio.to_thread(
                     plane.wait, f"/api/v1/namespaces/{space}/serviceaccounts/default", lambda _: True
                 )
-            await _create(api, NODES, (_node(one) for one in found if one["kind"] == "Node"))
-            await _create(api, PODS, (_pod(one) for one in found if one["kind"] == "Pod"))
+            await _create(api, NODES, (_node(one) for one in bodies if one["kind"] == "Node"))
+            await _create(api, PODS, (_pod(one) for one in bodies if one["kind"] == "Pod"))
             while (await api.list(PODS, fields="status.phase!=Running", limit=1)).items:
                 await asyncio.sleep(0.5)
 
@@ -126,13 +126,13 @@ async def measure(kubeconfig: str) -> dict[str, float]:
         before, started, cpu = _resident_mb(), time.perf_counter(), time.process_time()
         reading = asyncio.create_task(reflector.run())
         await reflector.wait_synced()
-        found = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
+        figures = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
         gc.collect()
-        found |= {"kept_mb": _resident_mb() - before, "pods": len(reflector.store.snapshot().items)}
-        found |= {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+        figures |= {"kept_mb": _resident_mb() - before, "pods": len(reflector.store.snapshot().items)}
+        figures |= {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-        return found | await _steps(api)
+        return figures | await _steps(api)
 
 
 async def _steps(api: KubeApi) -> dict[str, float]:

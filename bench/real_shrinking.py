@@ -98,7 +98,7 @@ async def _apply(api: KubeApi, *bodies: dict[str, Any]) -> None:
 
 async def _filled(plane: Cluster, api: KubeApi, watcher: Watcher, number: int) -> None:
     await _apply(api, *half_empty.pool())
-    await asyncio.to_thread(plane.wait, _POOL_PATH, lambda found: condition(found, "Ready") == "True")
+    await asyncio.to_thread(plane.wait, _POOL_PATH, lambda pool: condition(pool, "Ready") == "True")
     started = time.perf_counter()
     await _apply(api, *half_empty.workloads(number))
     await _until(lambda: watcher.all_run(number * PODS_EACH), "all pods run")
@@ -127,7 +127,7 @@ async def _shrunk(plane: Cluster, process: RunProcess, number: int) -> None:
         api = await stack.enter_async_context(connect(kubeconfig=str(plane.kubeconfig), qps=None))
         group = await stack.enter_async_context(asyncio.TaskGroup())
         watcher = Watcher(api)
-        following = [group.create_task(each.run()) for each in (watcher.pods, watcher.nodes)]
+        following = [group.create_task(reflector.run()) for reflector in (watcher.pods, watcher.nodes)]
         await _filled(plane, api, watcher, number)
         began_at, before = datetime.now(UTC), Usage.of(process)
         await api.write(Patch(NODEPOOLS, POOL, half_empty.set_free()))
@@ -144,8 +144,8 @@ async def _shrunk(plane: Cluster, process: RunProcess, number: int) -> None:
         f"{near.cpu - before.cpu:.0f} s were spent until the cost was near its lowest, and of all of it "
         f"{last.loop - before.loop:.0f} s on the event loop; {before.cpu:.0f} s before"
     )
-    for each in course.commands:
-        print(f"{each.at:>12.1f} s  {each.method:<8} {each.nodes:>4} nodes → {each.replacements}")
+    for command in course.commands:
+        print(f"{command.at:>12.1f} s  {command.method:<8} {command.nodes:>4} nodes → {command.replacements}")
 
 
 async def _watched(watcher: Watcher, process: RunProcess) -> tuple[Course, list[Usage]]:

@@ -47,8 +47,8 @@ def documents(seed: int) -> list[Document]:
         "seed": seed,
     }
     return [
-        Document("bench", index, None, None, each["apiVersion"], each["kind"], value=each)
-        for index, each in enumerate([*objects, scenario], 1)
+        Document("bench", index, None, None, body["apiVersion"], body["kind"], value=body)
+        for index, body in enumerate([*objects, scenario], 1)
     ]
 
 
@@ -68,7 +68,7 @@ def play(seed: int) -> RoundFigures:
         playing.sim.server.registry.store.observers.append(observe)
         playing.advance(START + _SPAN)
         machines = playing.cloud.machines.values()
-        price = sum(float(each.instance.labels.get(names.INSTANCE_PRICE_LABEL, 0.0)) for each in machines)
+        price = sum(float(machine.instance.labels.get(names.INSTANCE_PRICE_LABEL, 0.0)) for machine in machines)
     return RoundFigures(
         pods=len(bound),
         rounds=len(set(created)),
@@ -82,10 +82,10 @@ def print_rounds(sets: float = 40) -> None:
     """Print how many sets need more than one round."""
     began = time.process_time()
     figures = [play(seed) for seed in range(int(sets))]
-    again = sum(each.rounds > 1 for each in figures)
-    print(f"{len(figures)} random sets of pods, {sum(each.pods for each in figures)} pods")
+    again = sum(row.rounds > 1 for row in figures)
+    print(f"{len(figures)} random sets of pods, {sum(row.pods for row in figures)} pods")
     print(f"a second round in {again}, {100 * again / len(figures):.1f} %; the last pod is bound after")
-    seconds = sorted(each.seconds for each in figures)
+    seconds = sorted(row.seconds for row in figures)
     print(f"{seconds[len(seconds) // 2]:.0f} s (median), {seconds[-1]:.0f} s (longest)")
-    print(f"{sum(each.nodes for each in figures)} nodes, ${sum(each.price for each in figures):.2f} an hour")
+    print(f"{sum(row.nodes for row in figures)} nodes, ${sum(row.price for row in figures):.2f} an hour")
     print(f"{time.process_time() - began:.0f} s of CPU\n", flush=True)

@@ -90,9 +90,12 @@ def _type(size: int) -> MachineType:
         capacity=room,
         allocatable=room,
         offers=tuple(
-            Offer(requirements=of_labels({names.ZONE_LABEL: zone, names.CAPACITY_TYPE_LABEL: each}), price=price * size)
+            Offer(
+                requirements=of_labels({names.ZONE_LABEL: zone, names.CAPACITY_TYPE_LABEL: capacity_type}),
+                price=price * size,
+            )
             for zone in _ZONES
-            for each, price in how.items()
+            for capacity_type, price in how.items()
         ),
     )
 
@@ -197,15 +200,15 @@ def used_cluster(nodes: int) -> tuple[PlacementRequest, dict[str, list[PodInfo]]
     """Nodes with 20 pods each, of 300 shapes, and the pods by node."""
     dice = random.Random(nodes)
     shapes = [_shape(dice, number) for number in range(_SHAPES)]
-    found, pods = [], dict[str, list[PodInfo]]()
+    built, pods = [], dict[str, list[PodInfo]]()
     for number in range(nodes):
         name = f"node-{number:05}"
         there = [dice.choice(shapes) for _ in range(_PODS_PER_NODE)]
-        pods[name] = [_named(each, f"{name}-{index:02}") for index, each in enumerate(there)]
-        found.append(_used_node(dice, name, pods[name]))
+        pods[name] = [_named(shape, f"{name}-{index:02}") for index, shape in enumerate(there)]
+        built.append(_used_node(dice, name, pods[name]))
     own = of_labels({names.NODEPOOL_LABEL: "default"})
     pool = Pool(name="default", requirements=own)
-    return PlacementRequest(pods=(), nodes=tuple(found), pools=(pool,), types={"default": synthetic_types(100)}), pods
+    return PlacementRequest(pods=(), nodes=tuple(built), pools=(pool,), types={"default": synthetic_types(100)}), pods
 
 
 def _shape(dice: random.Random, number: int) -> PodInfo:
@@ -257,7 +260,7 @@ def measure_what_if(nodes: int) -> dict[str, float]:
     what_if = what_if_of(problem)
     prepared = time.process_time() - started
     gc.freeze()  # as `run` does once it has read the cluster
-    found = [what_if(node, pods[node.name]) for node in problem.nodes]
+    solutions = [what_if(node, pods[node.name]) for node in problem.nodes]
     whole = time.process_time() - started - prepared
     samples = []
     for node in problem.nodes[:_SAMPLES]:
@@ -269,8 +272,8 @@ def measure_what_if(nodes: int) -> dict[str, float]:
         "all": whole,
         "median": statistics.median(samples),
         "p99": statistics.quantiles(samples, n=100)[98],
-        "deleted": sum(each.all_scheduled and not each.new_claims for each in found),
-        "replaced": sum(each.all_scheduled and len(each.new_claims) == 1 for each in found),
+        "deleted": sum(solution.all_scheduled and not solution.new_claims for solution in solutions),
+        "replaced": sum(solution.all_scheduled and len(solution.new_claims) == 1 for solution in solutions),
         "peak_mb": _peak_mb(),
     }
 
@@ -289,8 +292,8 @@ def _peak_mb() -> float:
 def _measured(*arguments: object) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.scheduling", *map(str, arguments)]
     run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, float] = json.loads(run.stdout)
-    return found
+    figures: dict[str, float] = json.loads(run.stdout)
+    return figures
 
 
 def print_solves(title: str, kind: str, sizes: tuple[int, ...], engine: str = "fast") -> None:
@@ -299,14 +302,14 @@ def print_solves(title: str, kind: str, sizes: tuple[int, ...], engine: str = "f
     print(*(f"{head:>{width}}" for head, width in heads), f"{'peer':>7} {'ratio':>6}" if kind == "mixed" else "")
     before: tuple[int, float] | None = None
     for count in sizes:
-        found = _measured("solve", kind, count, engine)
-        seconds, rate = found["seconds"], count / found["seconds"]
+        figures = _measured("solve", kind, count, engine)
+        seconds, rate = figures["seconds"], count / figures["seconds"]
         growth = "" if before is None else f"{math.log(seconds / before[1]) / math.log(count / before[0]):.2f}"
         peer = _PEER.get(count) if kind == "mixed" else None
         beside = f"{peer:>7} {rate / peer:>5.1f}x" if peer else ""
         print(
-            f"{count:>7} {seconds * 1000:>7.1f} ms {rate:>9,.0f} {growth:>7} {found['peak_mb']:>6.0f} MB "
-            f"{found['claims']:>7.0f} {found['errors']:>7.0f} {beside}"
+            f"{count:>7} {seconds * 1000:>7.1f} ms {rate:>9,.0f} {growth:>7} {figures['peak_mb']:>6.0f} MB "
+            f"{figures['claims']:>7.0f} {figures['errors']:>7.0f} {beside}"
         )
         before = (count, seconds)
     print()
@@ -317,11 +320,11 @@ def print_what_ifs(sizes: tuple[int, ...] = (100, 1_000, 5_000)) -> None:
     heads = (("nodes", 7), ("pods", 8), ("prepared", 10), ("all nodes", 10), ("median", 11), ("p99", 11))
     print(*(f"{head:>{width}}" for head, width in heads), f"{'deleted':>8} {'replaced':>8} {'memory':>9}")
     for nodes in sizes:
-        found = _measured("what-if", nodes)
+        figures = _measured("what-if", nodes)
         print(
-            f"{nodes:>7} {nodes * _PODS_PER_NODE:>8} {found['prepared'] * 1000:>7.0f} ms {found['all']:>8.2f} s "
-            f"{found['median'] * 1e6:>8.0f} µs {found['p99'] * 1e6:>8.0f} µs "
-            f"{found['deleted']:>8.0f} {found['replaced']:>8.0f} {found['peak_mb']:>6.0f} MB"
+            f"{nodes:>7} {nodes * _PODS_PER_NODE:>8} {figures['prepared'] * 1000:>7.0f} ms {figures['all']:>8.2f} s "
+            f"{figures['median'] * 1e6:>8.0f} µs {figures['p99'] * 1e6:>8.0f} µs "
+            f"{figures['deleted']:>8.0f} {figures['replaced']:>8.0f} {figures['peak_mb']:>6.0f} MB"
         )
     print()
 
@@ -337,15 +340,15 @@ def print_scheduling() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    found: Any
+    figures: Any
     match arguments:
         case ["solve", kind, count, engine]:
-            found = measure_solve(kind, int(count), engine)
+            figures = measure_solve(kind, int(count), engine)
         case ["what-if", nodes]:
-            found = measure_what_if(int(nodes))
+            figures = measure_what_if(int(nodes))
         case _:
             return print_scheduling()
-    return print(json.dumps(found))
+    return print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -97,8 +97,8 @@ def shrunk(number: int) -> Course:
 
 
 def print_commands(course: Course) -> None:
-    for each in course.commands:
-        print(f"{each.at:>12.1f} s  {each.method:<8} {each.nodes:>4} nodes → {each.replacements}")
+    for command in course.commands:
+        print(f"{command.at:>12.1f} s  {command.method:<8} {command.nodes:>4} nodes → {command.replacements}")
 
 
 def print_shrinking(*sizes: int, commands: bool = False) -> None:
@@ -118,4 +118,4 @@ def print_shrinking(*sizes: int, commands: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    print_shrinking(*(int(each) for each in sys.argv[1:] if each.isdecimal()), commands="commands" in sys.argv)
+    print_shrinking(*(int(word) for word in sys.argv[1:] if word.isdecimal()), commands="commands" in sys.argv)

@@ -29,14 +29,14 @@ def rows(nodes: int = 500, pods: int = 5_000) -> list[Row]:
 
 
 async def _measure(cluster: SimCluster, nodes: int, pods: int) -> list[Row]:
-    found: list[Row] = []
+    rows: list[Row] = []
     apps = [f"app-{number:04}" for number in range(pods // _REPLICAS)]
     started, before = time.perf_counter(), 0
 
     def done(what: str) -> None:
         nonlocal started, before
         now, writes = time.perf_counter(), len(cluster.trace)
-        found.append(Row(what, now - started, writes - before))
+        rows.append(Row(what, now - started, writes - before))
         started, before = now, writes
 
     for number in range(nodes):
@@ -46,7 +46,7 @@ async def _measure(cluster: SimCluster, nodes: int, pods: int) -> list[Row]:
     for app in apps:
         await cluster.apply(manifests.deployment(app, replicas=_REPLICAS), manifests.pdb(app, maxUnavailable="10%"))
     await cluster.run_for("1m")
-    ready = sum((each.get("status") or {}).get("readyReplicas", 0) for each in cluster.objects(DEPLOYMENTS))
+    ready = sum((deployment.get("status") or {}).get("readyReplicas", 0) for deployment in cluster.objects(DEPLOYMENTS))
     assert ready == len(apps) * _REPLICAS, f"{ready} pods are ready"
     done(f"{ready} pods come up")
     await cluster.run_for("24h")
@@ -55,7 +55,7 @@ async def _measure(cluster: SimCluster, nodes: int, pods: int) -> list[Row]:
         await cluster.apply(manifests.deployment(app, replicas=_REPLICAS, cpu="110m"))
     await cluster.run_for("10m")
     done(f"{10 * _REPLICAS} pods are rolled over")
-    return found
+    return rows
 
 
 def print_sim() -> None:

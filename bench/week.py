@@ -34,8 +34,8 @@ def documents(nodes: int = 500, pods: int = 5_000, *, daily: bool = False, upgra
     objects += [_pod(number, apps, nodes) for number in range(pods)]
     objects.append(_scenario(daily=daily, upgrade=upgrade))
     return [
-        Document("bench", index, None, None, each["apiVersion"], each["kind"], value=each)
-        for index, each in enumerate(objects, 1)
+        Document("bench", index, None, None, body["apiVersion"], body["kind"], value=body)
+        for index, body in enumerate(objects, 1)
     ]
 
 

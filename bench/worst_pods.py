@@ -302,9 +302,9 @@ def print_worst_pods(fields: list[str] | None = None) -> None:
         except subprocess.TimeoutExpired:
             print(f"{field:<46} {'more than ' + str(_SECONDS_AT_MOST) + ' s':>32}")
             continue
-        found = json.loads(told)
-        size = f"{found['bytes'] / 1024:.0f} KiB"
-        print(f"{field:<46} {size:>8} {found['first']:>8.1f} ms {found['again']:>8.2f} ms", flush=True)
+        figures = json.loads(told)
+        size = f"{figures['bytes'] / 1024:.0f} KiB"
+        print(f"{field:<46} {size:>8} {figures['first']:>8.1f} ms {figures['again']:>8.2f} ms", flush=True)
     print()
 
 
