@@ -47,8 +47,8 @@ class Decider(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def release(self) -> tuple[int, int] | None:
         """Major and minor version of Karpenter, if they are known."""
-        found = None if self.version is None else _VERSION.fullmatch(self.version)
-        return None if found is None else (int(found[1]), int(found[2]))
+        match = None if self.version is None else _VERSION.fullmatch(self.version)
+        return None if match is None else (int(match[1]), int(match[2]))
 
 
 DOVETAIL: Final = Decider(DecidingController.DOVETAIL, mode=DovetailMode.RUN)

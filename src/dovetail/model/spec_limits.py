@@ -57,13 +57,13 @@ def _node_terms(spec: SchedulingPodSpec) -> Iterator[NodeSelectorTerm]:
     affinity = spec.affinity.node_affinity
     if affinity.required_during_scheduling_ignored_during_execution is not None:
         yield from affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
-    yield from (each.preference for each in affinity.preferred_during_scheduling_ignored_during_execution)
+    yield from (term.preference for term in affinity.preferred_during_scheduling_ignored_during_execution)
 
 
 def _pod_terms(spec: SchedulingPodSpec) -> Iterator[PodAffinityTerm]:
     for side in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
         yield from side.required_during_scheduling_ignored_during_execution
-        yield from (each.pod_affinity_term for each in side.preferred_during_scheduling_ignored_during_execution)
+        yield from (term.pod_affinity_term for term in side.preferred_during_scheduling_ignored_during_execution)
 
 
 def _size(selector: LabelSelector | None) -> int:
@@ -74,13 +74,13 @@ def _too_much_for_containers(spec: SchedulingPodSpec) -> str:
     containers = (*spec.containers, *spec.init_containers)
     listed = [
         amounts
-        for resources in (spec.resources, *(each.resources for each in containers))
+        for resources in (spec.resources, *(container.resources for container in containers))
         for amounts in (resources.requests, resources.limits)
     ]
     counts = {
         f"amounts of resources, at most {AMOUNTS}": (sum(map(len, listed)), AMOUNTS),
         f"different resources, at most {RESOURCES}": (len(set().union(*listed)), RESOURCES),
-        f"ports, at most {PORTS}": (sum(len(each.ports) for each in containers), PORTS),
+        f"ports, at most {PORTS}": (sum(len(container.ports) for container in containers), PORTS),
     }
     return next(
         (f"containers have {count} {what} are read" for what, (count, most) in counts.items() if count > most), ""

@@ -109,7 +109,7 @@ def installed() -> ProviderBundles:
 
 def _entry_points() -> list[EntryPoint]:
     by_name = {entry.name: entry for entry in _BUILT_IN}
-    for entry in sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         by_name.setdefault(entry.name, entry)
     return list(by_name.values())
 

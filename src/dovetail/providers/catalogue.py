@@ -91,7 +91,11 @@ def _in(key: str, values: Iterable[str]) -> NodeSelectorRequirement:
 def _offered(offerings: Iterable[Offering], key: str) -> list[str]:
     """The different values of the key in all offerings, in order."""
     values = (
-        value for offering in offerings for each in offering.requirements if each.key == key for value in each.values
+        value
+        for offering in offerings
+        for requirement in offering.requirements
+        if requirement.key == key
+        for value in requirement.values
     )
     return list(dict.fromkeys(values))
 
@@ -215,7 +219,7 @@ def _read_type(item: _TypeItem) -> InstanceType:
         arch=item.architecture,
         systems=item.operating_systems,
         capacity={"pods": DEFAULT_PODS, **amounts},
-        offerings=[_read_offering(f"offerings[{index}]", each) for index, each in enumerate(item.offerings)],
+        offerings=[_read_offering(f"offerings[{index}]", offering) for index, offering in enumerate(item.offerings)],
     )
 
 
@@ -237,11 +241,12 @@ def _read_offering(field: str, item: _OfferingItem) -> Offering:
     flat = {names.CAPACITY_TYPE_LABEL: item.capacity_type, names.ZONE_LABEL: item.zone}
     requirements = [_in(key, [value]) for key, value in flat.items() if value is not None]
     requirements += [
-        _read_requirement(f"{field}.requirements[{index}]", each) for index, each in enumerate(item.requirements)
+        _read_requirement(f"{field}.requirements[{index}]", requirement)
+        for index, requirement in enumerate(item.requirements)
     ]
     for key in (names.CAPACITY_TYPE_LABEL, names.ZONE_LABEL):
-        _check_definite(field, key, [each for each in requirements if each.key == key])
-    kind = next(each.values[0] for each in requirements if each.key == names.CAPACITY_TYPE_LABEL)
+        _check_definite(field, key, [requirement for requirement in requirements if requirement.key == key])
+    kind = next(requirement.values[0] for requirement in requirements if requirement.key == names.CAPACITY_TYPE_LABEL)
     if kind not in list(names.CapacityType):
         raise _ItemError(
             f"{field}: {names.CAPACITY_TYPE_LABEL}", f"{shown(kind)} is none of {', '.join(names.CapacityType)}"

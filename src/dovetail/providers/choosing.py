@@ -66,13 +66,13 @@ def choose(
     best_price = float("inf")
     best: tuple[InstanceType, list[Offering]] | None = None
     for type_ in candidates:
-        cheap = [each for each in type_.offerings if each.available and each.price < best_price]
+        cheap = [offering for offering in type_.offerings if offering.available and offering.price < best_price]
         if not cheap or not compatible(wanted, type_.requirements):
             continue
-        fitting = [each for each in cheap if compatible(wanted, each.requirements)]
+        fitting = [offering for offering in cheap if compatible(wanted, offering.requirements)]
         if fitting:
-            best_price = min(each.price for each in fitting)
-            best = type_, [each for each in fitting if each.price == best_price]
+            best_price = min(offering.price for offering in fitting)
+            best = type_, [offering for offering in fitting if offering.price == best_price]
     if best is None:
         listed = ", ".join(type_.name for type_ in candidates[:_NAMES_SHOWN]) or "any type"
         more = f" and {len(candidates) - _NAMES_SHOWN} more" if len(candidates) > _NAMES_SHOWN else ""
@@ -84,9 +84,9 @@ def choose(
 def _candidates(wanted: Wanted, types: Mapping[str, InstanceType], *, must_list: bool) -> list[InstanceType]:
     """The types that the claim lists, in its order."""
     asked = wanted.get(names.INSTANCE_TYPE_LABEL, ())
-    listed = next((each.values for each in asked if each.operator == "In"), [])
+    listed = next((entry.values for entry in asked if entry.operator == "In"), [])
     if not listed and not must_list:
-        return [type_ for name, type_ in types.items() if all(_allowed(each).has(name) for each in asked)]
+        return [type_ for name, type_ in types.items() if all(_allowed(entry).has(name) for entry in asked)]
     if not listed:
         raise CloudError(
             f"instance type requirement not found: the claim has to list its types, as {names.INSTANCE_TYPE_LABEL} In "

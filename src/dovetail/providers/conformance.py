@@ -274,7 +274,7 @@ async def _deletion_ends_in_gone(trial: ProviderTrial) -> None:
     await _end(trial, claim)
     assert await _gone(trial.cloud.delete(claim)), "delete can be repeated after the end"
     assert trial.machines() == 0
-    assert all(each.deleting for each in await trial.cloud.list() if each.provider_id == claim.status.provider_id)
+    assert all(listed.deleting for listed in await trial.cloud.list() if listed.provider_id == claim.status.provider_id)
 
 
 async def _throttled_deletion(trial: ProviderTrial) -> None:

@@ -78,13 +78,13 @@ def _read_budget(index: int, budget: objects.Budget) -> BudgetRule:
     reasons = () if None in meant else tuple(dict.fromkeys(filter(None, meant)))
     count, percent, fault, field = 0, None, None, ""
     window: Window | None = None
-    found = _NODES.fullmatch(str(budget.nodes))
-    if found is None:
+    count_or_percent = _NODES.fullmatch(str(budget.nodes))
+    if count_or_percent is None:
         fault, field = f"nodes {shown(str(budget.nodes))} is neither a count nor a percentage up to 100%", "nodes"
-    elif found[1] is not None:
-        percent = int(found[1])
+    elif count_or_percent[1] is not None:
+        percent = int(count_or_percent[1])
     else:
-        digits = found[2].lstrip("0") or "0"
+        digits = count_or_percent[2].lstrip("0") or "0"
         count = int(digits) if len(digits) <= 10 else UNLIMITED
     if unknown is not None:
         known = ", ".join(reason.value for reason in BUDGETED)

@@ -425,9 +425,9 @@ POD_RULES: Final = (
         faults=lambda annotations: read_schedule(ScheduleKind.BLOCK, annotations).faults,
     ),
 )
-_JUDGES: Final = tuple(each.judge for each in POD_RULES)
-_OTHER_INPUTS: Final = tuple(each.other_input for each in POD_RULES if each.other_input is not None)
-_WITHOUT_ANNOTATION: Final = tuple(each.applies for each in POD_RULES if each.without_annotation)
+_JUDGES: Final = tuple(rule.judge for rule in POD_RULES)
+_OTHER_INPUTS: Final = tuple(rule.other_input for rule in POD_RULES if rule.other_input is not None)
+_WITHOUT_ANNOTATION: Final = tuple(rule.applies for rule in POD_RULES if rule.without_annotation)
 
 
 def protection(pod: PodRecord, now: datetime) -> tuple[Verdict, ...]:
@@ -447,7 +447,7 @@ def other_inputs(pod: PodRecord) -> Hashable:
 
 def annotation_faults(annotations: Mapping[str, str]) -> list[AnnotationFault]:
     """The faults of the annotations of a pod or pod template."""
-    return [fault for each in POD_RULES for fault in each.faults(annotations)]
+    return [fault for rule in POD_RULES for fault in rule.faults(annotations)]
 
 
 def pod_problems(pod: PodRecord) -> list[Finding]:

@@ -130,7 +130,7 @@ class InstanceTypes:
             )
             return
         flaw = "" if source else "the provider has no instance types for it"
-        by_name = {each.name: each for each in source}
+        by_name = {type_.name: type_ for type_ in source}
         self._answers[meta.name] = ProviderAnswer(
             meta.uid, meta.generation, at, source, by_name, flaw=flaw, version=version
         )
@@ -157,7 +157,7 @@ class InstanceTypes:
             if other.source is answer.source:
                 return _with_types(answer, other.types, other.prices)
         previous = self._read_last.get(pool, _NOTHING)
-        before = {each.name: each for each in previous.types}
+        before = {type_.name: type_ for type_ in previous.types}
         types = tuple(
             type_
             for offered in answer.source
@@ -197,7 +197,7 @@ def machine_type(type_: InstanceType, warn: Callable[[str], object]) -> MachineT
             requirements=read_requirements(type_.requirements),
             capacity=capacity,
             allocatable=type_allocatable(capacity, overhead),
-            offers=tuple(_offer(type_.name, each) for each in type_.offerings),
+            offers=tuple(_offer(type_.name, offering) for offering in type_.offerings),
         )
     except RequirementError as error:
         warn(f"instance type {type_.name} is left out: {error}")

@@ -135,14 +135,14 @@ def _removed(document: Document) -> Finding:
 
 def _misnamed(object_: Ref, document: Document, meta: objects.ObjectMeta) -> Iterable[Finding]:
     """Annotations that look like ours but that nothing reads. `lint` finds them in templates too."""
-    for found in misnamed_annotations(meta.annotations, meta.labels):
+    for misnamed in misnamed_annotations(meta.annotations, meta.labels):
         yield _problem(
             Severity.WARNING,
-            found.rule,
+            misnamed.rule,
             object_,
-            f"metadata.{found.holder}[{shorten(found.key, 320)}]",
-            message=found.message,
-            remedy=found.remedy,
+            f"metadata.{misnamed.holder}[{shorten(misnamed.key, 320)}]",
+            message=misnamed.message,
+            remedy=misnamed.remedy,
             file=document.file,
         )
 

@@ -136,7 +136,7 @@ class ManagedNodes:
         return claims[0] if alone else None
 
     def _node_of(self, claim: objects.NodeClaim) -> objects.Node | None:
-        others = any(not _is_same(each, claim) for each in self.claims_with(claim.status.provider_id))
+        others = any(not _is_same(other, claim) for other in self.claims_with(claim.status.provider_id))
         return None if others else self._cluster.node_of(claim)
 
     def claims_with(self, provider_id: str) -> list[objects.NodeClaim]:

@@ -253,7 +253,7 @@ def _with_claims(pod: PodRecord) -> SchedulingPod:
 
 def _label_keys(spec: SchedulingPodSpec) -> tuple[str, ...]:
     """The labels of the pod that its own rules name."""
-    keys = {key for each in spec.topology_spread_constraints for key in each.match_label_keys}
+    keys = {key for constraint in spec.topology_spread_constraints for key in constraint.match_label_keys}
     for term in _terms(spec):
         keys.update(term.match_label_keys, term.mismatch_label_keys)
     return tuple(sorted(keys))
@@ -269,4 +269,4 @@ def _terms(spec: SchedulingPodSpec) -> Iterator[PodAffinityTerm]:
     sides: tuple[PodAffinity, ...] = (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity)
     for side in sides:
         yield from side.required_during_scheduling_ignored_during_execution
-        yield from (each.pod_affinity_term for each in side.preferred_during_scheduling_ignored_during_execution)
+        yield from (term.pod_affinity_term for term in side.preferred_during_scheduling_ignored_during_execution)

@@ -76,7 +76,7 @@ class SchedulingPools:
 def _keeping(old: UsablePools, new: UsablePools) -> UsablePools:
     """The new pools, with the old objects where nothing changed."""
     old_pools = {pool.name: pool for pool in old.pools}
-    pools = tuple(old_pools[each.name] if old_pools.get(each.name) == each else each for each in new.pools)
+    pools = tuple(old_pools[pool.name] if old_pools.get(pool.name) == pool else pool for pool in new.pools)
     return UsablePools(
         old.pools if old.pools == pools else pools, old.types if old.types == new.types else new.types, new.left_out
     )

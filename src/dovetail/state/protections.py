@@ -210,7 +210,7 @@ class PodProtections:
 
 def standing_of(judged: Iterable[Judgement], blockers: Sequence[Verdict], pods: int) -> PodsVerdict:
     """Combines the judgements of a node's pods. While something blocks, the blockers say when that ends."""
-    return PodsVerdict(NEVER if blockers else all_of([each.when for each in judged]), tuple(blockers), pods)
+    return PodsVerdict(NEVER if blockers else all_of([judgement.when for judgement in judged]), tuple(blockers), pods)
 
 
 def blockers(groups: Iterable[PodGroup], now: datetime) -> list[Verdict]:

@@ -65,7 +65,7 @@ class MovablePods(msgspec.Struct, frozen=True, eq=False, gc=False):
     of: NodePods
     groups: tuple[PodGroup, ...]
     judged: tuple[Judgement, ...]
-    found: PodsToPlace
+    to_place: PodsToPlace
 
     def is_current(self, now: datetime) -> bool:
         """Whether the judgements are still the same."""
@@ -75,8 +75,8 @@ class MovablePods(msgspec.Struct, frozen=True, eq=False, gc=False):
 def moving(read: NodePods, alike: PodProtections, now: datetime) -> MovablePods:
     """The pods that have to leave now. Runs on any thread."""
     groups = alike.groups_of(read.pods)
-    both = ((pod, each) for pod, each in zip(read.pods, read.read, strict=True) if each is not None)
-    to_place = _sorted_out((pod, each) for pod, each in both if alike.leaves(pod, now))
+    both = ((pod, reading) for pod, reading in zip(read.pods, read.read, strict=True) if reading is not None)
+    to_place = _sorted_out((pod, reading) for pod, reading in both if alike.leaves(pod, now))
     return MovablePods(read, groups, tuple(group.judged(now) for group in groups), to_place)
 
 
@@ -260,8 +260,8 @@ class SchedulingState:
                 movable = moving(self.read(place, pods, Origin.DELETING), self._alike, now)
             going[place.seen.name] = movable
         self._going = going
-        to_place = [movable.found for movable in going.values()]
-        refused = {uid: each for pods in to_place for uid, each in pods.refused.items()}
+        to_place = [movable.to_place for movable in going.values()]
+        refused = {uid: reason for pods in to_place for uid, reason in pods.refused.items()}
         return PodsToPlace(tuple(pod for pods in to_place for pod in pods.pods), refused)
 
     def read(self, place: SchedulableNode | None, pods: tuple[PodRecord, ...], origin: Origin) -> NodePods:

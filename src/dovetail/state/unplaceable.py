@@ -57,8 +57,8 @@ class Unplaceable(msgspec.Struct, frozen=True, kw_only=True):
 
 def wants_no_managed_node(affinity: ParsedNodeAffinity) -> bool:
     """Whether all alternatives exclude nodes with a NodePool."""
-    asked = [each.get(names.NODEPOOL_LABEL) for each in affinity.alternatives()]
-    return all(each.optional and not each.complement for each in asked)
+    asked = [requirements.get(names.NODEPOOL_LABEL) for requirements in affinity.alternatives()]
+    return all(values.optional and not values.complement for values in asked)
 
 
 def spec_flaw(spec: SchedulingPodSpec, well_known: frozenset[str], too_much: str = "") -> FieldError | None:

@@ -356,7 +356,7 @@ class DisruptionPlanner:
             capacity_type=capacity_type,
             price=price,
             cost=known.cost,
-            pods=known.moving.found.pods,
+            pods=known.moving.to_place.pods,
             unmovable=self._why_not(known, reason, offer, price) if reason in CONSOLIDATION else (),
             since=member.claim.true_since(DISRUPTION_REASONS[reason].condition),
         )
@@ -368,7 +368,7 @@ class DisruptionPlanner:
             type_, zone, capacity_type = (part or "?" for part in offer)
             what = f"instance type {type_} in {zone} as {capacity_type}"
             return (Sentence(f"{what} is not offered, so its price is not known"),)
-        return tuple(each.sentence for each in known.moving.found.refused.values())
+        return tuple(each.sentence for each in known.moving.to_place.refused.values())
 
     def _facts(
         self,

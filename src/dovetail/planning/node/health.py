@@ -31,7 +31,7 @@ class NodeFault(msgspec.Struct, frozen=True):
 
 def ailment(node: objects.Node, policies: Sequence[RepairPolicy]) -> NodeFault | None:
     """The fault that is due first; None for a healthy node."""
-    found = [
+    faults = [
         NodeFault(condition.type, replace_at, policy.drain_seconds)
         for condition in node.status.conditions
         for policy in policies
@@ -39,7 +39,7 @@ def ailment(node: objects.Node, policies: Sequence[RepairPolicy]) -> NodeFault |
         and condition.last_transition_time is not None
         and (replace_at := add(condition.last_transition_time, policy.toleration_seconds * SECOND)) is not None
     ]
-    return min(found, key=lambda found: (found.replace_at, found.condition), default=None)
+    return min(faults, key=lambda fault: (fault.replace_at, fault.condition), default=None)
 
 
 def is_repaired(node: objects.Node) -> bool:

@@ -73,7 +73,7 @@ def _breaks_requirements(labels: Mapping[str, str], entries: Iterable[objects.No
 def _true_reason(claim: objects.NodeClaim, condition: ConditionType) -> str | None:
     """The reason of the condition, if it is True."""
     return next(
-        (each.reason for each in claim.status.conditions if (each.type, each.status) == (condition, "True")), None
+        (entry.reason for entry in claim.status.conditions if (entry.type, entry.status) == (condition, "True")), None
     )
 
 

@@ -85,7 +85,7 @@ def _with_owner(owners: Sequence[objects.OwnerReference], claim: objects.NodeCla
         block_owner_deletion=True,
     )
     known = any(
-        (found.api_version, found.kind, found.uid) == (owner.api_version, owner.kind, owner.uid) for found in owners
+        (other.api_version, other.kind, other.uid) == (owner.api_version, owner.kind, owner.uid) for other in owners
     )
     return [*owners, *(() if known else (owner,))]
 

@@ -78,21 +78,21 @@ class ScaleUp(msgspec.Struct, frozen=True):
     granted: int
 
 
-def growth(found: ClaimCensus, *, replicas: int, limit: int | None) -> ScaleUp:
+def growth(census: ClaimCensus, *, replicas: int, limit: int | None) -> ScaleUp:
     """A claim that is being replaced counts as one of the replicas."""
-    lacking = max(0, replicas - len(found.active) - found.pending_disruption - found.reserved)
-    room = lacking if limit is None else max(0, limit - found.total)
+    lacking = max(0, replicas - len(census.active) - census.pending_disruption - census.reserved)
+    room = lacking if limit is None else max(0, limit - census.total)
     return ScaleUp(lacking, min(lacking, room))
 
 
-def victims(found: ClaimCensus, *, replicas: int, pdbs: PdbIndex, now: datetime) -> list[ClusterNode]:
+def victims(census: ClaimCensus, *, replicas: int, pdbs: PdbIndex, now: datetime) -> list[ClusterNode]:
     """The surplus claims: first uninitialized ones, then those that are not Ready (R52).
 
     Among equals: first claims without a machine, then empty ones, then those whose pods are cheap to move. Replacements
     of commands under way are not surplus.
     """
-    excess = max(0, len(found.active) - replicas)
-    free = (member for member in found.active if member.claim and member.claim.name not in found.awaited)
+    excess = max(0, len(census.active) - replicas)
+    free = (member for member in census.active if member.claim and member.claim.name not in census.awaited)
     return sorted(free, key=lambda member: _order(member, pdbs, now))[:excess]
 
 

@@ -43,10 +43,10 @@ def _capacity(claim: objects.NodeClaim | None, node: objects.Node | None) -> dic
     expected = {} if claim is None else _amounts(claim.status.capacity)
     if node is None:
         return expected
-    found = _amounts(node.status.capacity)
+    actual = _amounts(node.status.capacity)
     if node.metadata.labels.get(names.INITIALIZED_LABEL) == "true":
-        return found
-    return {name: found.get(name) or expected.get(name, _NOTHING) for name in found | expected}
+        return actual
+    return {name: actual.get(name) or expected.get(name, _NOTHING) for name in actual | expected}
 
 
 def _amounts(quantities: objects.Quantities) -> dict[str, Quantity]:

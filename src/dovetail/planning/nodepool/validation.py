@@ -55,7 +55,7 @@ def field_flaws(pool: objects.NodePool) -> list[FieldError]:
 def ignored_capacity_types(pool: objects.NodePool) -> list[str]:
     """Unknown capacity types. A pool that also has known ones is accepted."""
     requirements = pool.spec.template.spec.requirements
-    listed = [value for each in requirements if _chooses_capacity_type(each) for value in each.values]
+    listed = [value for entry in requirements if _chooses_capacity_type(entry) for value in entry.values]
     return sorted(set(listed) - set(CapacityType))
 
 

@@ -65,9 +65,9 @@ def instance_of(claim: NodeClaim, type_: InstanceType, offering: Offering, *, pr
 def _definite(requirements: Iterable[NodeSelectorRequirement]) -> dict[str, str]:
     """The labels of requirements with a single value."""
     return {
-        names.NORMALISED_LABELS.get(each.key, each.key): each.values[0]
-        for each in requirements
-        if each.operator == "In" and len(each.values) == 1
+        names.NORMALISED_LABELS.get(requirement.key, requirement.key): requirement.values[0]
+        for requirement in requirements
+        if requirement.operator == "In" and len(requirement.values) == 1
     }
 
 
@@ -120,7 +120,7 @@ def name_in(provider_id: str) -> str:
 def silent_since(node: Node) -> datetime | None:
     """Since when the Node is being deleted and not Ready; None if it is not. A late heartbeat looks the same."""
     deleted_at = node.metadata.deletion_timestamp
-    ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
+    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     if deleted_at is None or (ready is not None and ready.status == "True"):
         return None
     return max(deleted_at, (ready and ready.last_transition_time) or deleted_at)
@@ -143,7 +143,7 @@ def appears_at(claim: NodeClaim, node_class: KWOKNodeClass | None) -> datetime |
 
     A registered claim gets no new Node: its machine has vanished.
     """
-    conditions = {each.type: each for each in claim.status.conditions}
+    conditions = {condition.type: condition for condition in claim.status.conditions}
     launched, registered = conditions.get(names.ConditionType.LAUNCHED), conditions.get(names.ConditionType.REGISTERED)
     if (
         claim.metadata.deletion_timestamp is not None

@@ -134,7 +134,7 @@ class KwokProvider(CloudProvider):
                     raise CloudError("some Nodes can neither be read nor named, and must not be taken for gone")
                 instances += [_instance(node) for node in page.items if _is_kwok(node)]
                 # A Node that cannot be decoded still exists: its name identifies the machine.
-                unread = [each.name for each in page.unread if each.name.startswith(f"{KWOK}-")]
+                unread = [node.name for node in page.unread if node.name.startswith(f"{KWOK}-")]
                 instances += [Instance(provider_id=f"{names.KWOK_PROVIDER_ID_PREFIX}{name}") for name in unread]
                 if not page.continue_:
                     return instances
@@ -182,7 +182,7 @@ def _is_kwok(node: objects.Node) -> bool:
 
 
 def _instance(node: objects.Node) -> Instance:
-    owner = next((each for each in node.metadata.owner_references if each.kind == names.NODECLAIM_KIND), None)
+    owner = next((ref for ref in node.metadata.owner_references if ref.kind == names.NODECLAIM_KIND), None)
     return Instance(
         provider_id=node.spec.provider_id,
         labels=node.metadata.labels,
