@@ -10,7 +10,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 PYTEST := $(BIN)/pytest -q
 
-.PHONY: help setup demo quick test soak check fmt bench mutate coverage architecture screenshots cluster-up cluster-down lock clean
+.PHONY: help setup demo quick test peer soak check fmt bench mutate coverage architecture screenshots cluster-up cluster-down lock clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,11 @@ test: $(DEV) ## run the tests; builds a control plane for them once, in about 6 
 	$(PYTEST) -n 4 --no-loadscope-reorder --durations=25
 
 ##@ More tests
+
+peer: $(DEV) ## run the tests beside the real Karpenter; builds it once, in about 5 minutes
+	@$(BIN)/python -m tests.cluster build > /dev/null
+	@$(BIN)/python -m tests.peer build > /dev/null
+	$(PYTEST) -n 4 --peer --durations=10 tests/peer
 
 coverage: $(DEV) ## measure branch coverage of values, rules, state and planning
 	$(BIN)/coverage erase

@@ -28,7 +28,6 @@ from typing import Any, Final
 
 import msgspec
 
-from bench import peer
 from bench.half_empty import cost_of
 from bench.plans import edit, pool, workload
 from dovetail.api import objects
@@ -45,9 +44,11 @@ from tests.cluster.provisioning import workloads as upstream
 from tests.cluster.run_process import RunProcess
 from tests.harness.claims import node_class
 from tests.harness.manifests import Manifest
+from tests.peer.process import NAME as PEER
+from tests.peer.process import PeerProcess, load_crds
 
 DOVETAIL: Final = "dovetail"
-CONTROLLERS: Final = (DOVETAIL, peer.NAME)
+CONTROLLERS: Final = (DOVETAIL, PEER)
 _CLOCK: Final = SystemClock()
 _WORKLOADS: Final = 10
 _SCALE_OUT_WORKLOADS: Final = 16  # about 100 pods
@@ -173,7 +174,7 @@ class ClusterObserver:
 class Bench:
     """A cluster with one controller, a ready pool, and an observer."""
 
-    def __init__(self, api: KubeApi, observer: ClusterObserver, controller: RunProcess | peer.PeerProcess) -> None:
+    def __init__(self, api: KubeApi, observer: ClusterObserver, controller: RunProcess | PeerProcess) -> None:
         self._api = api
         self.observer = observer
         self._controller = controller
@@ -204,7 +205,7 @@ class Bench:
 
 @asynccontextmanager
 async def _observed(
-    plane: Cluster, controller: RunProcess | peer.PeerProcess, pool_: Sequence[Manifest]
+    plane: Cluster, controller: RunProcess | PeerProcess, pool_: Sequence[Manifest]
 ) -> AsyncIterator[Bench]:
     async with connect(kubeconfig=str(plane.kubeconfig), qps=None) as api, asyncio.TaskGroup() as group:
         bench = Bench(api, ClusterObserver(api, _CLOCK), controller)
@@ -230,8 +231,8 @@ def _on_plane(name: str, pool_: Sequence[Manifest], run: Callable[[Bench], Await
     folder = folders.new()
     try:
         with ControlPlane(folder, flags=PATIENT) as plane:
-            plane.install_crds(peer.load_crds() if name == peer.NAME else ())
-            with RunProcess(plane) if name == DOVETAIL else peer.PeerProcess(plane) as controller:
+            plane.install_crds(load_crds() if name == PEER else ())
+            with RunProcess(plane) if name == DOVETAIL else PeerProcess(plane) as controller:
                 controller.wait_ready()
                 return asyncio.run(observed()) | {"load": f"{os.getloadavg()[2]:.1f}"}
     finally:

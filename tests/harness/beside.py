@@ -20,7 +20,7 @@ from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw, active, deleting
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.values.timestamp import parse_time
-from tests.contract.backends import Cluster, SimulatedCluster, condition
+from tests.contract.backends import Cluster, RealCluster, SimulatedCluster, condition
 from tests.contract.bodies import DEPLOYMENTS, NODECLAIMS, NODECLASSES, NODEPOOLS, NODES, PODS, Object
 from tests.harness import manifests
 from tests.harness.claims import node_class, node_pool
@@ -29,6 +29,12 @@ from tests.harness.provisioning import BIG, OF_FOUR
 NO_BUDGET: Final = {"nodes": "0"}
 ALL: Final = {"nodes": "100%"}
 STAMP: Final = "dovetail-expired-1"
+
+
+class RealBeside(RealCluster):
+    """The control plane of the test run, with the real Karpenter, which other tests use too."""
+
+    longest_seconds = 240
 
 
 class SimulatedBeside(SimulatedCluster):

@@ -5,10 +5,15 @@ With `--peer` it runs beside the real one too, `[real]`.
 Where the two differ the real one is right, and the simulated one is to be mended.
 """
 
+import subprocess
+import sys
+
 import pytest
 
-from tests.contract.backends import RealCluster
-from tests.harness.beside import BesideKarpenter, SimulatedBeside
+from tests.cluster.access import Cluster
+from tests.cluster.build import locked
+from tests.cluster.fixtures import ROOT
+from tests.harness.beside import BesideKarpenter, RealBeside, SimulatedBeside
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,9 +26,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("beside", [*real, "sim"], indirect=True)
 
 
+@pytest.fixture(scope="session")
+def karpenter_plane(control_plane: Cluster) -> Cluster:
+    """The control plane of this run, with a Karpenter that all tests share."""
+    ready = control_plane.folder / "karpenter.ready"
+    with locked(control_plane.folder / "karpenter.lock"):
+        if not ready.exists():
+            subprocess.run([sys.executable, "-m", "tests.peer", "serve", control_plane.folder], cwd=ROOT, check=True)
+            ready.touch()
+    return control_plane
+
+
 @pytest.fixture
 def beside(request: pytest.FixtureRequest) -> BesideKarpenter:
     """The cluster that the test acts on, with a Karpenter."""
     if request.param == "sim":
         return BesideKarpenter(SimulatedBeside())
-    return BesideKarpenter(RealCluster(request.getfixturevalue("karpenter_plane")))
+    return BesideKarpenter(RealBeside(request.getfixturevalue("karpenter_plane")))

@@ -1,4 +1,7 @@
-"""Karpenter with its kwok provider as a program: built once from its Go module, started beside a real control plane."""
+"""Karpenter with its kwok provider as a program: built once from its Go module, started beside a real control plane.
+
+It is only ever run. `karpenter/go.mod` says which version.
+"""
 
 import hashlib
 import os
@@ -16,7 +19,7 @@ from tests.cluster.build import BuildError, cache, go_command, locked
 from tests.cluster.plane import free_ports
 
 NAME: Final = "karpenter"
-_HERE: Final = Path(__file__).parent
+_SOURCE: Final = Path(__file__).with_name("karpenter")
 _MODULE: Final = "sigs.k8s.io/karpenter"
 _START_SECONDS: Final = 60
 _STOP_SECONDS: Final = 20
@@ -24,14 +27,18 @@ _KEPT: Final = ("PATH", "HOME", "LANG")
 
 
 class PeerProcess:
-    """One replica. It is ended at the end of the `with` block. Its log is in the cluster's folder."""
+    """One replica. It is ended at the end of the `with` block. Its log is in the cluster's folder.
 
-    def __init__(self, cluster: Cluster) -> None:
+    `leads`: it waits for the Lease before it acts, as in a real cluster. `group`: the process group that it joins.
+    """
+
+    def __init__(self, cluster: Cluster, *, leads: bool = False, group: int | None = None) -> None:
         metrics, self._health = free_ports(2)
         self._log = cluster.log_of(NAME)
         settings = {
             "KUBECONFIG": str(cluster.kubeconfig),
-            "DISABLE_LEADER_ELECTION": "true",
+            "DISABLE_LEADER_ELECTION": str(not leads).lower(),
+            "LEADER_ELECTION_NAMESPACE": "kube-system",
             "SYSTEM_NAMESPACE": "kube-system",
             "KUBERNETES_MIN_VERSION": "1.19.0-0",
             "METRICS_PORT": str(metrics),
@@ -44,6 +51,7 @@ class PeerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                process_group=group,
             )
 
     def __enter__(self) -> Self:
@@ -75,7 +83,7 @@ class PeerProcess:
 
 def binary() -> Path:
     """The program, built first if need be; raises BuildError."""
-    digest = hashlib.sha256((_HERE / "go.mod").read_bytes() + (_HERE / "go.sum").read_bytes())
+    digest = hashlib.sha256((_SOURCE / "go.mod").read_bytes() + (_SOURCE / "go.sum").read_bytes())
     path = cache() / f"{NAME}-{digest.hexdigest()[:16]}"
     cache().mkdir(parents=True, exist_ok=True)
     with locked(cache() / f"{NAME}.lock"):
@@ -97,8 +105,8 @@ def load_crds() -> list[dict[str, Any]]:
 def _go(*arguments: str) -> str:
     environment = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
     done = subprocess.run(
-        [go_command(), *arguments], cwd=_HERE, env=environment, capture_output=True, text=True, check=False
+        [go_command(), *arguments], cwd=_SOURCE, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise BuildError(f"`go {arguments[0]}` failed in {_HERE}; it downloads modules unless cached:\n{done.stderr}")
+        raise BuildError(f"`go {arguments[0]}` failed in {_SOURCE}; it downloads modules unless cached:\n{done.stderr}")
     return done.stdout
