@@ -107,7 +107,7 @@ async def a_misspelt_schedule_of_a_budget(setting: Setting) -> None:
 
 async def a_finalizer_on_a_pod(setting: Setting) -> None:
     await setting.begin(budgets=EVERYTHING, template={"terminationGracePeriod": "1h"})
-    await setting.deploy("web", cpu="1")
+    await setting.deploy("web", cpu="1", terminationGracePeriodSeconds=2)
     (claim,) = await setting.has_nodes(1)
     (pod,) = (each.metadata.name for each in setting.pods("web"))
     raw, held = PODS.read_as(dict[str, Any]), {"metadata": {"finalizers": ["example.com/archive"]}}
@@ -115,6 +115,14 @@ async def a_finalizer_on_a_pod(setting: Setting) -> None:
     await setting.api.write(Delete(NODECLAIMS, claim))
     await says(setting, claim, "is leaving (S4 draining)", "held by finalizer example.com/archive")
     await shows(setting, claim, blockers=set(), state="S4", stuck=False)
+    node, history = setting.node(claim), setting.history
+    await history.until(
+        lambda: any(
+            "held by finalizer example.com/archive" in event.note
+            for event in history.events(EventReason.FAILED_DRAINING, node)
+        ),
+        "an event that names the finalizer",
+    )
     await setting.api.write(Patch(raw, pod, {"metadata": {"finalizers": None}}, namespace=setting.name))
 
 

@@ -113,6 +113,10 @@ async def test_a_finalizer_on_a_pod(setting: Setting) -> None:
     await setting.delete_claim(claim)
     await setting.sim.run_for("40s")
     says(setting, node, "is leaving (S4 draining)", "held by finalizer example.com/archive; ignored from")
+    held = asked(setting, "explain", f"pod/{pod['metadata']['name']}").lines
+    assert any("terminating, until " in line and "held by finalizer example.com/archive" in line for line in held)
+    (note,) = setting.notes(EventReason.FAILED_DRAINING, node)
+    assert "held by finalizer example.com/archive; ignored from" in note
 
 
 async def test_pods_that_have_no_other_place(setting: Setting) -> None:

@@ -451,7 +451,7 @@ def test_a_namespace_has_a_table_of_its_pods_and_their_nodes(dovetail: Program) 
     assert lines[3].split() == ["POD", "NODE", "DISRUPTION", "UNTIL", "FORCED", "BLOCKS", "WHY"]
     rows = {line.split()[0]: line for line in lines[4 : lines.index("", 4)]}
     assert rows["notebook-anna-0"].split()[1:7] == ["batch-9dwlm", "protected", "in", "2d15h", "in", "2d15h"]
-    assert rows["etl-loader-vx8nf"].split()[1:] == ["batch-9dwlm", "allowed", "-", "-", "-"]
+    assert rows["etl-loader-vx8nf"].split()[1:7] == ["batch-9dwlm", "allowed", "-", "-", "-", "terminating,"]
     nodes = lines[lines.index("Nodes") + 2 :]
     assert [line.split()[0] for line in nodes[: nodes.index("")]] == ["batch-2fp8k", "batch-9dwlm", "batch-t5hxv"]
 

@@ -117,6 +117,14 @@ def test_the_table_shows_when_the_claim_is_given_up(dovetail: Program) -> None:
     assert "given up 2026-03-07T01:44:10Z (in 14m10s) if it has not registered" in lines
 
 
+def test_the_table_of_a_namespace_says_why_a_pod_is_pending(dovetail: Program) -> None:
+    file = dovetail.file("\n---\n".join(map(json.dumps, (pool(), pod(cpu="4000")))))
+    (line,) = (
+        line for line in dovetail("explain", "-f", file, "--at", AT, "-n", "shop").out.splitlines() if "web" in line
+    )
+    assert "pending: fits on no node, and none can be made for it: " in line
+
+
 def test_pods_on_nodes_are_not_pending(dovetail: Program) -> None:
     file = dovetail.file(json.dumps(pod(nodeName="n1")))
     outcome = dovetail("explain", "-f", file, "--at", AT, "-o", "json", "pod/shop/web")

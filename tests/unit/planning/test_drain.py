@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -311,7 +312,17 @@ def test_a_note_names_those_who_tell_most_and_says_when_it_ends() -> None:
     assert note == (
         "4 pods are waiting to be evicted: default/c-guarded (do-not-disrupt: protected until the annotation is "
         "removed), default/b-blocked (guard allows no disruption now), default/a-going (terminating, until "
-        "2026-03-04T12:00:30Z) and 1 more; no terminationGracePeriod: the node waits until they are gone"
+        "2026-03-04T12:00:30Z; ignored from 2026-03-04T12:01:30Z) and 1 more; no terminationGracePeriod: the node waits "
+        "until they are gone"
+    )
+
+
+def test_a_note_of_pods_that_only_finalizers_hold() -> None:
+    held = msgspec.structs.replace(pod("web", deleted="2026-03-04T12:00:30Z"), finalizers=("example.com/archive",))
+    plan = drain_plan([held], deadline=None, now=NOW)
+    assert waiting_note(plan.steps, None, {}) == (
+        "1 pod is terminating: default/web (terminating, until 2026-03-04T12:00:30Z, held by finalizer "
+        "example.com/archive; ignored from 2026-03-04T12:01:30Z)"
     )
 
 

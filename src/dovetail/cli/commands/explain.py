@@ -62,6 +62,9 @@ def command(
     if objects:
         namespace = common.namespace or default_namespace(common.source)
         explanation = _select(explanation, workloads, objects, namespace)
+    elif common.namespace is not None:
+        explanation = _only(explanation, common.namespace)
+    if objects or common.namespace is not None:
         with one_line_errors(), working("simulating …"):
             asked = {(pod.namespace, pod.name) for pod in explanation.pods if pod.node is None}
             waiting = {(pod.namespace, pod.name) for pod in read.snapshot.pods if pod.phase == "Pending"}
@@ -72,8 +75,6 @@ def command(
             pods=tuple(_with_pending(pod, found.get((pod.namespace, pod.name))) for pod in explanation.pods),
             problems=(*explanation.problems, *read.problems[known:]),
         )
-    elif common.namespace is not None:
-        explanation = _only(explanation, common.namespace)
     times = Times(common.at, common.zone)
     lines = partial(
         explanation_lines,

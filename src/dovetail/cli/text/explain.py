@@ -248,6 +248,8 @@ class _ExplainText:
             state = (
                 f"can be disrupted{self._until(pod.until)}" if pod.allowed else self._blocked("protected", pod.until)
             )
+            if pod.terminating is not UNSET:
+                state = self.times.localised(plain(pod.terminating))
             forced = "" if pod.forced_at is UNSET else f"; deleted by force {self.times.full(pod.forced_at)}"
             lines.append(f"{name} {node}: {_coloured(state, good=pod.allowed)}{forced}")
             if pod.pending is not UNSET:
@@ -282,6 +284,8 @@ class _ExplainText:
             ]
             if pod.pending is not UNSET:
                 blocking.insert(0, f"pending: {self._pending(pod.pending)}")
+            if pod.terminating is not UNSET:
+                blocking.insert(0, self.times.localised(plain(pod.terminating)))
             rows.append(
                 [
                     plain(pod.name),

@@ -28,7 +28,7 @@ from dovetail.controllers.pod.evictions import Evictions
 from dovetail.model.records import PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions
-from dovetail.planning.node.drain import DrainAction, DrainPlan, PodStep, is_drainable, waiting_note
+from dovetail.planning.node.drain import DrainAction, DrainPlan, PodStep, is_drainable, is_going, waiting_note
 from dovetail.planning.nodeclaim.lifecycle import is_ready, to_body
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudError, CloudProvider, InstanceGone
@@ -250,7 +250,8 @@ class Termination(KeyedController[str]):
                 if step.action is DrainAction.EVICT and (why := self._evictions.refusal(step.pod)) is not None
             }
             note = waiting_note(plan.steps, deadline, refusals)
-            warn(self.recorder, about_node(node), EventReason.FAILED_DRAINING, note, node.metadata.name)
+            going = str(is_going(plan.steps))
+            warn(self.recorder, about_node(node), EventReason.FAILED_DRAINING, note, node.metadata.name, going)
 
     # -- volumes and the end ------------------------------------------------------------------------------------------
 

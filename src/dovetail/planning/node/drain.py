@@ -124,8 +124,9 @@ def _step(pod: PodRecord, forced: ForcedDeletion | None, its_turn: bool, now: da
         return PodStep(pod=pod, action=DrainAction.DELETE, why="its node's deadline", until=until, forced=forced)
     force_at = None if forced is None else forced.at
     if pod.deleted_at is not None:
-        why = f"terminating, until {format_time(pod.deleted_at)}"
-        return PodStep(pod=pod, action=DrainAction.GOING, why=why, until=_stuck_at(pod, timings), forced=forced)
+        stuck_at = _stuck_at(pod, timings)
+        why = f"{terminating(pod)}; ignored from {format_time(stuck_at)}"
+        return PodStep(pod=pod, action=DrainAction.GOING, why=why, until=stuck_at, forced=forced)
     if not its_turn:
         return PodStep(pod=pod, action=DrainAction.LATER, why="others go first", until=force_at, forced=forced)
     verdicts = protection(pod, now)
@@ -140,6 +141,13 @@ def _step(pod: PodRecord, forced: ForcedDeletion | None, its_turn: bool, now: da
     )
 
 
+def terminating(pod: PodRecord) -> str:
+    """Until when the pod has to end, and what holds it. It is being deleted."""
+    assert pod.deleted_at is not None
+    held = f", held by finalizer {', '.join(pod.finalizers)}" if pod.finalizers else ""
+    return f"terminating, until {format_time(pod.deleted_at)}{held}"
+
+
 NAMED_AT_MOST = 3
 
 
@@ -151,10 +159,18 @@ def waiting_note(steps: Sequence[PodStep], deadline: datetime | None, blocked: d
         for step in sorted(steps, key=tells_most)[:NAMED_AT_MOST]
     ]
     more = f" and {len(steps) - NAMED_AT_MOST} more" if len(steps) > NAMED_AT_MOST else ""
+    what = "waiting to be evicted"
     forced = f"; no terminationGracePeriod: the node waits until {'it is' if one else 'they are'} gone"
+    if is_going(steps):  # the node waits for none of them for ever
+        what, forced = "terminating", ""
     if deadline is not None:
         forced = f"; all that is left is deleted by {format_time(deadline)}"
-    return f"{len(steps)} {'pod is' if one else 'pods are'} waiting to be evicted: {', '.join(named)}{more}{forced}"
+    return f"{len(steps)} {'pod is' if one else 'pods are'} {what}: {', '.join(named)}{more}{forced}"
+
+
+def is_going(steps: Iterable[PodStep]) -> bool:
+    """Whether every pod is terminating."""
+    return all(step.action is DrainAction.GOING for step in steps)
 
 
 def tells_most(step: PodStep) -> int:

@@ -177,9 +177,7 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
 def _waited_for(assessment: Assessment, step: PodStep) -> tuple[PodStep, str, Verdict | None]:
     """The pod, why the drain waits for it, and the verdict that blocks it."""
     if step.action is DrainAction.GOING:
-        held = f", held by finalizer {', '.join(step.pod.finalizers)}" if step.pod.finalizers else ""
-        ignored = "" if step.until is None else f"; ignored from {format_time(step.until)}"
-        return step, f"{step.why}{held}{ignored}", None
+        return step, step.why, None
     blocking = [verdict for verdict in assessment.limiting(step.pod) if not verdict.allowed]
     if not blocking:
         return step, step.why, None

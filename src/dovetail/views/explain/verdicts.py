@@ -9,7 +9,7 @@ from dovetail.model.beside import Hold, Roll
 from dovetail.model.finding import Finding
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
-from dovetail.planning.node.drain import is_drainable
+from dovetail.planning.node.drain import is_drainable, terminating
 from dovetail.rules.budgets import BudgetConsumer
 from dovetail.rules.deadlines import forced_deletion
 from dovetail.rules.nodes import ReasonVerdict, is_wanted
@@ -59,7 +59,9 @@ class PodView(View, frozen=True):
     blocks: tuple[str, ...] | UnsetType = UNSET
     """The reasons of its node that the pod blocks now, or `drain`."""
     pending: PendingView | UnsetType = UNSET
-    """Why it is on no node; only for pods that the user has named."""
+    """Why it is on no node; only for pods that the user has named, or of the namespace that the user asks about."""
+    terminating: str | UnsetType = UNSET
+    """Until when it has to end, and the finalizers that hold it, if it is being deleted."""
 
 
 class ReasonView(View, frozen=True):
@@ -201,6 +203,7 @@ def _pod_view(pod: PodRecord, assessment: Assessment, end: datetime | None) -> P
         UNSET if end is None else tuple(ChangeView(turn, when.contains(turn)) for turn in turns(when, at, end)),
         _forced_at(pod, assessment, when) if limiting else UNSET,
         UNSET if allowed else _blocks(pod, assessment) or UNSET,
+        terminating=UNSET if pod.deleted_at is None else terminating(pod),
     )
 
 
