@@ -335,6 +335,7 @@ def test_somebody_with_no_rights_and_somebody_unknown_are_told_in_one_line(setti
     nobody = dovetail(plane, "explain", user="somebody")
     assert (nobody.code, nobody.out, nobody.err.count("\n")) == (3, "", 1)
     assert "may not read anything in the cluster: nodepools" in nobody.err
+    assert "explain -n NAMESPACE" in nobody.err
     assert dovetail(plane, "simulate", "--from-cluster", user="somebody") == nobody
     plane.kubeconfig_of("stranger").write_text(kubeconfig_text(plane.url, plane.ca_file, "wrong"))
     stranger = dovetail(plane, "record", user="stranger")
@@ -359,9 +360,10 @@ def test_rights_in_one_namespace_show_its_pods(setting: Setting) -> None:
         )
         answer = json.loads(explained(plane, "-n", "shop", user="somebody"))
         assert "cart-0" in {pod["name"] for pod in answer["pods"]}
-        missing = {problem["object"]: problem["message"] for problem in answer["problems"]}
-        assert {"NodePool", "NodeClaim", "Node", "Pod"} <= set(missing)
-        assert "but for those of namespace shop" in missing["Pod"]
+        (problem,) = (problem for problem in answer["problems"] if problem["rule"] == "NotPermitted")
+        assert "may read only namespace shop, and not nodepools, nodeclaims, nodes" in problem["message"]
+        assert dovetail(plane, "run", user="somebody").err.startswith("dovetail: this user lacks a right: ")
+        assert dovetail(plane, "cleanup", user="somebody").err.startswith("dovetail: this user lacks a right: ")
     finally:
         plane.delete(f"{RBAC}/namespaces/shop/rolebindings/somebody")
         eventually(

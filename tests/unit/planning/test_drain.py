@@ -312,8 +312,8 @@ def test_a_note_names_those_who_tell_most_and_says_when_it_ends() -> None:
     assert note == (
         "4 pods are waiting to be evicted: default/c-guarded (do-not-disrupt: protected until the annotation is "
         "removed), default/b-blocked (guard allows no disruption now), default/a-going (terminating, until "
-        "2026-03-04T12:00:30Z; ignored from 2026-03-04T12:01:30Z) and 1 more; no terminationGracePeriod: the node waits "
-        "until they are gone"
+        "2026-03-04T12:00:30Z; ignored from 2026-03-04T12:01:30Z) and 1 more; no terminationGracePeriod: the "
+        "node waits until they are gone"
     )
 
 

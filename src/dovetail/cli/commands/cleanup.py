@@ -13,6 +13,7 @@ from dovetail.cli.cleanup.cleaner import CleanedObject, CleanupOutcome, clean, l
 from dovetail.cli.common.options import CONTEXT, KUBECONFIG, OUTPUT
 from dovetail.cli.common.output import count, print_data, print_lines, table, working
 from dovetail.cli.common.process import fail
+from dovetail.cli.common.refusals import why_no_answer
 from dovetail.ports import ApiError
 from dovetail.runtime.clock import SystemClock
 from dovetail.values.foreign_text import plain
@@ -73,7 +74,7 @@ def _run(**given: Any) -> CleanupReport:
     except KubeConfigError as error:
         fail(str(error))
     except ApiError as error:
-        fail(f"the cluster cannot be reached: {error}", code=3)
+        fail(why_no_answer(error), code=3)
 
 
 async def _cleaned(

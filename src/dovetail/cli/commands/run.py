@@ -47,7 +47,7 @@ def _run(options: RunOptions) -> int:
     except (KubeConfigError, PortTaken) as error:
         fail(str(error))
     except ClusterUnreachable as error:
-        fail(f"the cluster cannot be reached: {error}", code=3)
+        fail(str(error), code=3)
     except ENDINGS as error:
         log.error("controller ended", extra={"error": str(error)}, exc_info=error.__cause__)
         return 1

@@ -10,6 +10,7 @@ from dovetail.cli.common.contexts import cluster_title
 from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.output import working
 from dovetail.cli.common.process import fail
+from dovetail.cli.common.refusals import why_no_answer
 from dovetail.cli.common.replacements import found_replacements
 from dovetail.cli.common.sources import ClusterInput
 from dovetail.kube import KubeConfigError, connect
@@ -45,7 +46,7 @@ async def followed(source: ClusterSource) -> AsyncIterator[LiveSource]:
                 try:
                     await api.list(NODES, limit=1)
                 except ApiError as error:
-                    fail(f"the cluster cannot be reached, or its nodes cannot be listed: {error}", code=3)
+                    fail(why_no_answer(error), code=3)
             live = LiveSource(api, SystemClock(), title=cluster_title(source), asking=source.asking())
             async with asyncio.TaskGroup() as following:
                 tasks = [following.create_task(each.run(), name=each.name) for each in live.reflectors]

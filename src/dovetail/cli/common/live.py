@@ -1,7 +1,7 @@
 """Lists the objects of a live cluster, page by page. It never writes."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
@@ -13,14 +13,16 @@ from dovetail.api.documents import Document
 from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import RULE_KINDS, ReadKind
+from dovetail.cli.common.refusals import UNAUTHORIZED, why_no_answer
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
-from dovetail.ports import ApiError, Forbidden, Gone, KubeApi, NotFound, Resource
+from dovetail.ports import NODES, ApiError, Forbidden, Gone, KubeApi, NotFound, Resource
 
 T = TypeVar("T")
 
-UNAUTHORIZED: Final = 401
 LISTS: Final = 5  # of one kind, if lists expire before their last page
+_NOTHING: Final = "this user may not read anything in the cluster"
+_NOT_PERMITTED: Final = "NotPermitted"
 
 
 def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: list[Finding]) -> Iterator[Document]:
@@ -37,21 +39,24 @@ def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: l
             connection = connect(kubeconfig=source.kubeconfig, context=source.context)
             api = runner.run(stack.enter_async_context(connection))
             try:
+                unread: dict[str, tuple[ReadKind, _KindListing]] = {}
                 for kind in kinds:
                     found = runner.run(_read(api, kind, source.namespace))
-                    problems += found.problems
-                    if len(problems) == len(kinds) and not found.objects:
-                        fail(f"this user may not read anything in the cluster: {problems[0].message}", code=3)
+                    if found.problems:
+                        unread[kind.resource.kind] = kind, found
+                    if len(unread) == len(kinds) and not found.objects:
+                        first = next(iter(unread.values()))[1].problems[0]
+                        fail(f"{_NOTHING}: {first.message}{_hint(source.namespace)}", code=3)
                     version = found.api_version or kind.resource.api_version
                     for number, raw in enumerate(found.objects):
                         yield Document("", 1, number, None, version, kind.resource.kind, raw)
+                problems += _unread(unread, source.namespace)
             finally:
                 runner.run(stack.aclose())
     except KubeConfigError as error:
         fail(str(error) if source.kubeconfig or source.context else f"{error}; give -f FILE to read a dump instead")
     except ApiError as error:
-        words = "refuses these credentials" if error.code == UNAUTHORIZED else "cannot be reached"
-        fail(f"the cluster {words}: {error}", code=3)
+        fail(why_no_answer(error), code=3)
 
 
 class _KindListing(msgspec.Struct, frozen=True):
@@ -60,6 +65,7 @@ class _KindListing(msgspec.Struct, frozen=True):
     objects: Sequence[msgspec.Raw] = ()
     problems: tuple[Finding, ...] = ()
     api_version: str = ""  # if it is not that of the kind
+    namespace: str = ""  # if only this one was read
 
 
 async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _KindListing:
@@ -83,7 +89,8 @@ async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _KindLis
         found = await all_pages(api, resource, namespace)
     except Forbidden:
         return _KindListing(problems=(_not_permitted(kind, words),))
-    return _KindListing(found, (_not_permitted(kind, words, f", but for those of namespace {namespace}"),))
+    problem = _not_permitted(kind, words, f", but for those of namespace {namespace}")
+    return _KindListing(found, (problem,), namespace=namespace)
 
 
 async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None = None, *, fields: str = "") -> list[T]:
@@ -107,9 +114,36 @@ async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None =
 def _not_permitted(kind: ReadKind, words: str, but_for: str = "") -> Finding:
     return Finding(
         severity=Severity.ERROR if kind in RULE_KINDS else Severity.WARNING,
-        rule="NotPermitted",
+        rule=_NOT_PERMITTED,
         object=Ref(kind.resource.kind),
         field="kind",
         message=f"{kind.resource.plural} could not be read{but_for}: {words}; so {kind.without}",
         remedy=f"let this user get and list them, by a ClusterRole with the rule {kind.right}",
+    )
+
+
+def _hint(namespace: str | None) -> str:
+    return "" if namespace else "; dovetail explain -n NAMESPACE needs the right to read that namespace only"
+
+
+def _unread(unread: Mapping[str, tuple[ReadKind, _KindListing]], namespace: str | None) -> list[Finding]:
+    """The problems of these kinds. Those of which only the namespace was read are none if no Node was read either."""
+    if namespace is None or NODES.kind not in unread or not any(each.namespace for _, each in unread.values()):
+        return [problem for _, found in unread.values() for problem in found.problems]
+    whole = [(kind, found) for kind, found in unread.values() if not found.namespace]
+    inside = [problem for kind, found in whole if kind.resource.namespaced for problem in found.problems]
+    return [_of_one_namespace([kind for kind, _ in whole if not kind.resource.namespaced], namespace), *inside]
+
+
+def _of_one_namespace(kinds: Sequence[ReadKind], namespace: str) -> Finding:
+    """One problem for all cluster-scoped kinds, if the user may read only what is in the namespace."""
+    plurals = ", ".join(kind.resource.plural for kind in kinds)
+    return Finding(
+        severity=Severity.ERROR,
+        rule=_NOT_PERMITTED,
+        object=Ref(NODES.kind),
+        field="kind",
+        message=f"this user may read only namespace {namespace}, and not {plurals}: what protects its pods is known, "
+        "but not their nodes, budgets and deadlines",
+        remedy=f"let this user get and list them, by a ClusterRole with {', '.join(kind.right for kind in kinds)}",
     )

@@ -22,6 +22,7 @@ from dovetail import __version__
 from dovetail.api import names
 from dovetail.cli.common.process import allow_all_handles
 from dovetail.cli.common.providers import provider_named
+from dovetail.cli.common.refusals import why_no_answer
 from dovetail.cli.run.observed_cloud import ObservedCloud
 from dovetail.cli.run.options import RunOptions
 from dovetail.controllers.assembly import DisruptionOptions, all_controllers
@@ -65,7 +66,7 @@ ENDINGS: Final = (LeaseLost, PartFailed, NotStopped, ApiError)
 
 
 class ClusterUnreachable(Exception):
-    """The cluster cannot be reached; the message says why."""
+    """The cluster cannot be reached or read; the message says why."""
 
 
 class PortTaken(Exception):
@@ -291,7 +292,7 @@ async def missing_crds(api: KubeApi, kinds: list[Resource[Any]]) -> tuple[str, .
         except NotFound:
             missing.append(f"{kind.plural}.{kind.group}/{kind.version}")
         except ApiError as error:
-            raise ClusterUnreachable(str(error)) from error
+            raise ClusterUnreachable(why_no_answer(error)) from error
     return tuple(missing)
 
 
