@@ -18,6 +18,7 @@ _COMMANDS = {
     "forecast": "Say when nodes will be free, expire or be forced out, and what budgets will allow.",
     "plan": "Say what the controller would do right now, what it would save, and why other nodes stay.",
     "simulate": "Simulate the next days of a scenario, a dump or a live cluster.",
+    "catalogue": "Make a table of instance types and prices for plan and simulate.",
     "demo": "Watch a week of a simulated cluster; needs no cluster and no network.",
     "record": "Write a dump of the cluster for the other commands, without secrets.",
     "lint": "Find mistakes and surprises in manifests before they are applied.",

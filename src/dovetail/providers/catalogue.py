@@ -1,8 +1,9 @@
-"""Instance types and prices: the built-in ones, or those of a file (07 §3)."""
+"""Instance types and prices: the built-in ones, or those of a file or table (07 §3)."""
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import product
 from math import isfinite
@@ -15,18 +16,20 @@ from dovetail.api.decode_errors import explain_refusal
 from dovetail.api.json_paths import duplicate_key
 from dovetail.api.objects import NodeSelectorRequirement, Quantities
 from dovetail.model.field_errors import OPERATORS, value_flaw
-from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.model.instance_types import InstanceType, Offering, guessed_price
+from dovetail.model.type_table import NVIDIA_GPU, TableError, TypeRow, read_table
 from dovetail.values.duration import shown
 from dovetail.values.quantity import Quantity, QuantityError, parse_quantity
 
 ZONES: Final = ("test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d")
+EVERY_ZONE: Final = "every-zone"  # of a table that names no zone
 OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}  # reserved by the kubelet
 DEFAULT_PODS: Final = "110"
+NO_LABELS: Final[Mapping[str, str]] = {}
 
 _CPUS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _FAMILIES = {2: "c", 4: "s", 8: "m"}  # by GiB of memory for each cpu
 _PODS_PER_CPU, _PODS_AT_MOST = 16, 1024
-_SPOT_SHARE = 0.7
 _SIZED = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)", re.ASCII)
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
@@ -44,8 +47,10 @@ def built_in() -> tuple[InstanceType, ...]:
 
 def _built_in(cpu: int, factor: int, system: str, arch: str) -> InstanceType:
     memory_bytes = cpu * factor * 2**30
-    price = 0.025 * cpu + 0.001 * memory_bytes / 1e9
-    prices = {names.CapacityType.SPOT: _SPOT_SHARE * price, names.CapacityType.ON_DEMAND: price}
+    prices = {
+        names.CapacityType.SPOT: guessed_price(cpu, memory_bytes, spot=True),
+        names.CapacityType.ON_DEMAND: guessed_price(cpu, memory_bytes),
+    }
     return _type(
         f"{_FAMILIES[factor]}-{cpu}x-{arch}-{system}",
         arch=arch,
@@ -65,7 +70,14 @@ def _built_in(cpu: int, factor: int, system: str, arch: str) -> InstanceType:
 
 
 def _type(
-    name: str, *, arch: str, systems: Sequence[str], capacity: dict[str, str], offerings: Sequence[Offering]
+    name: str,
+    *,
+    arch: str,
+    systems: Sequence[str],
+    capacity: dict[str, str],
+    offerings: Sequence[Offering],
+    overhead: Mapping[str, str] = OVERHEAD,
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> InstanceType:
     sized = _SIZED.fullmatch(name)
     requirements = (
@@ -78,9 +90,10 @@ def _type(
         _in(names.KWOK_INSTANCE_FAMILY_LABEL, [_family(name)]),
         _in(names.KWOK_INSTANCE_CPU_LABEL, [capacity["cpu"]]),
         _in(names.KWOK_INSTANCE_MEMORY_LABEL, [capacity["memory"]]),
+        *(_in(key, [value]) for key, value in sorted(labels.items())),
     )
     return InstanceType(
-        name=name, requirements=requirements, offerings=tuple(offerings), capacity=capacity, overhead=OVERHEAD
+        name=name, requirements=requirements, offerings=tuple(offerings), capacity=capacity, overhead=overhead
     )
 
 
@@ -151,7 +164,65 @@ class _ItemError(Exception):
 
 
 def read_catalogue(data: bytes, file: str) -> tuple[InstanceType, ...]:
-    """The types of a JSON file. `file` is its name, for messages. Raises CatalogueError."""
+    """The types of a JSON file, or of a table in CSV or JSON. `file`: its name, for messages. Raises CatalogueError."""
+    try:
+        rows = read_table(data)
+    except TableError as error:
+        raise CatalogueError(f"{file}: {error}") from None
+    return _read_items(data, file) if rows is None else types_of_table(rows)
+
+
+def types_of_table(rows: Iterable[TypeRow]) -> tuple[InstanceType, ...]:
+    """The types in the order of the table. A type without a zone is offered in all zones of the table."""
+    by_type: dict[str, list[TypeRow]] = defaultdict(list)
+    for row in rows:
+        by_type[row.type].append(row)
+    zones = sorted({row.zone for machine in by_type.values() for row in machine if row.zone}) or [EVERY_ZONE]
+    return tuple(_type_of_rows(name, machine, zones) for name, machine in by_type.items())
+
+
+def _type_of_rows(name: str, rows: Sequence[TypeRow], zones: Sequence[str]) -> InstanceType:
+    row = rows[0]
+    capacity = {"cpu": row.cpu, "memory": row.memory, "pods": row.pods or DEFAULT_PODS}
+    if row.gpu and parse_quantity(row.gpu).nano:
+        capacity[row.gpu_resource or NVIDIA_GPU] = row.gpu
+    usable = {"cpu": row.allocatable_cpu, "memory": row.allocatable_memory}
+    overhead = {
+        resource: _difference(capacity[resource], amount) if amount else OVERHEAD[resource]
+        for resource, amount in usable.items()
+    }
+    named = {(each.zone, each.capacity_type) for each in rows}
+    return _type(
+        name,
+        arch=row.arch,
+        systems=[row.os],
+        capacity=capacity,
+        overhead=overhead,
+        labels=row.node_labels,
+        offerings=[
+            _offering_of(each, zone)
+            for each in rows
+            for zone in ([each.zone] if each.zone else zones)
+            if each.zone or (zone, each.capacity_type) not in named
+        ],
+    )
+
+
+def _difference(whole: str, part: str) -> str:
+    rest, amount = parse_quantity(whole), parse_quantity(part)
+    return str(Quantity(max(0, rest.nano - amount.nano), rest.format))
+
+
+def _offering_of(row: TypeRow, zone: str) -> Offering:
+    price = row.price
+    if price is None:
+        cpu, memory = (parse_quantity(text).nano / 1e9 for text in (row.cpu, row.memory))
+        price = guessed_price(cpu, memory, spot=row.capacity_type == names.CapacityType.SPOT)
+    requirements = (_in(names.CAPACITY_TYPE_LABEL, [row.capacity_type]), _in(names.ZONE_LABEL, [zone]))
+    return Offering(requirements=requirements, price=price, guessed=row.price is None)
+
+
+def _read_items(data: bytes, file: str) -> tuple[InstanceType, ...]:
     try:
         items = msgspec.convert(_parsed(data, file), list[_TypeItem])
     except msgspec.ValidationError as error:

@@ -112,8 +112,16 @@ class RemovalView(View, frozen=True):
     """The rules that would block the drain, and until when."""
 
 
+class PriceView(View, frozen=True):
+    """Where prices come from. `known_share`: the part of the nodes' cost whose prices are no guesses."""
+
+    source: str
+    known_share: float | None
+
+
 class PlanView(View, frozen=True):
     at: datetime
+    prices: PriceView
     commands: tuple[CommandView, ...]
     nodes: tuple[NodeOutcomeView, ...]
     removals: tuple[RemovalView, ...]
@@ -130,6 +138,7 @@ def plan_view(
     left: Sequence[BlockedNode],
     answers: Mapping[str, NodeAnswer],
     validation_seconds: float,
+    prices: PriceView,
     removals: Iterable[RemovalView] = (),
     problems: Sequence[Finding] = (),
 ) -> PlanView:
@@ -140,6 +149,7 @@ def plan_view(
     confirmed = validation_seconds if decision.validated_first else None
     return PlanView(
         at=board.at,
+        prices=prices,
         commands=tuple(_command(board, command, confirmed) for command in decision.commands),
         nodes=tuple(_fates(board, decision, pools, left, answers)),
         removals=tuple(removals),

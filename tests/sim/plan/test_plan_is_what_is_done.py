@@ -14,7 +14,7 @@ from dovetail.planning.disruption.methods import decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
-from dovetail.views.plan import NodeOutcome, PlanView, plan_view
+from dovetail.views.plan import NodeOutcome, PlanView, PriceView, plan_view
 from tests.harness.disruption import drift, play, pool, scale, stand
 from tests.harness.dumps import dump
 from tests.harness.provisioning import Setting
@@ -56,6 +56,7 @@ def planned(dumped: bytes, at: Any) -> tuple[PlanView, tuple[Command, ...]]:
         pools=still.pools,
         left=still.assessment.left,
         answers={},
+        prices=PriceView("", None),
         validation_seconds=15,
         problems=still.problems,
     )

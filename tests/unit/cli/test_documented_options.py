@@ -25,7 +25,8 @@ def page(command: str) -> str:
 def options(command: str) -> list[click.Option]:
     found = program.get_command(CONTEXT, command)
     assert found is not None
-    return [each for each in found.params if isinstance(each, click.Option) and not each.hidden]
+    parts = found.commands.values() if isinstance(found, click.Group) else [found]
+    return [each for part in parts for each in part.params if isinstance(each, click.Option) and not each.hidden]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

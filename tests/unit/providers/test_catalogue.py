@@ -226,7 +226,7 @@ def test_a_bad_item_is_refused_by_file_item_and_field(items: list[Any], words: s
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "types.json:1:1: not JSON"),
+        (b"", "types.json: there is no instance type in it"),
         (b'[\n  {"name": }]', "types.json:2:12: not JSON: Expecting value"),
         (b'{"name": "m"}', "types.json: the catalogue: expected a list, got a mapping"),
         (b"[{}", "types.json:1:4: not JSON"),

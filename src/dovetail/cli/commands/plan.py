@@ -12,7 +12,7 @@ import msgspec
 from dovetail.cli.common.completion import complete_nodes, complete_pools
 from dovetail.cli.common.contexts import live_heading
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
+from dovetail.cli.common.instance_types import BUILT_IN, INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.process import fail
@@ -36,7 +36,16 @@ from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import assess
 from dovetail.views.explain.answers import NodeStanding, answer
 from dovetail.views.explain.data import AnswerView
-from dovetail.views.plan import DrainedNode, NodeAnswer, NodeOutcome, PlanView, RemovalView, plan_view, removal_view
+from dovetail.views.plan import (
+    DrainedNode,
+    NodeAnswer,
+    NodeOutcome,
+    PlanView,
+    PriceView,
+    RemovalView,
+    plan_view,
+    removal_view,
+)
 
 # Assumptions about the future, which a plan does not depend on.
 _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
@@ -105,6 +114,7 @@ def command(
             reason=reason,
             answers=_answers(read.snapshot, still, reading, reason),
             removals=removals,
+            prices=PriceView(instance_types or BUILT_IN, still.known_share),
             problems=read.problems_beside_scenario,
         )
     if nodepool is not None and nodepool not in still.board.pools:
@@ -125,6 +135,7 @@ def _planned(
     reason: str | None,
     answers: Mapping[str, NodeAnswer],
     removals: list[RemovalView],
+    prices: PriceView,
     problems: list[Finding],
 ) -> PlanView:
     """The plan; with removals, it has nothing else."""
@@ -146,6 +157,7 @@ def _planned(
         answers=answers,
         validation_seconds=Timings().validation_seconds,
         removals=removals,
+        prices=prices,
         problems=[*problems, *(each for each in still.problems if each.rule not in _OF_TIME), *_put_off(still)],
     )
 

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from dovetail.api.documents import Document, InputError, plain_value
 from dovetail.cli.common.completion import complete_files
 from dovetail.cli.common.files import one_line_errors, private_file
-from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
+from dovetail.cli.common.instance_types import BUILT_IN, INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar, working
 from dovetail.cli.common.process import ends_at_once, fail
@@ -116,7 +116,12 @@ def command(
             play_through(run, catalogue, disrupting, _part(number, len(runs), progress), scheduler_profiles=profiles)
             for number, (_, run) in enumerate(runs)
         ]
+    reports = [_with_source(report, instance_types or BUILT_IN) for report in reports]
     _show([label for label, _ in runs], reports, common, page)
+
+
+def _with_source(report: SimulationReport, prices: str) -> SimulationReport:
+    return msgspec.structs.replace(report, cost=msgspec.structs.replace(report.cost, prices=prices))
 
 
 def _read(common: CommonOptions, paths: Sequence[str], also: Sequence[ReadKind], *, from_cluster: bool) -> ClusterInput:

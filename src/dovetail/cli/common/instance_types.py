@@ -16,8 +16,11 @@ INSTANCE_TYPES: Final = click.option(
     "--instance-types",
     metavar="FILE",
     shell_complete=complete_files,
-    help="A JSON file of instance types, instead of the built-in ones.",
+    help="Instance types and prices in CSV or JSON, such as `dovetail catalogue` makes, instead of the built-in ones.",
 )
+
+
+BUILT_IN: Final = "the built-in catalogue"
 
 
 def catalogue_in(file: str | None) -> Sequence[InstanceType] | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import click
 
+from dovetail.cli.common.instance_types import BUILT_IN
 from dovetail.cli.common.output import Times, count, problem_lines, sections, table
 from dovetail.values.foreign_text import plain
 from dovetail.views.plan import CommandView, MoveView, NewNodeView, NodeOutcome, NodeOutcomeView, PlanView, RemovalView
@@ -22,7 +23,10 @@ _PODS_NAMED = 8
 def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
     """Quiet leaves out nodes that stay, and problems; verbose names every pod."""
     text = _PlanText(times, verbose=verbose)
-    lines = [f"At {times.stamp(plan.at)}{text.summary(plan)}"]
+    lines = [
+        f"At {times.stamp(plan.at)}{text.summary(plan)}",
+        *price_lines(plan.prices.source, plan.prices.known_share),
+    ]
     for removal in plan.removals:
         lines += ["", *text.removal(removal)]
     for command in plan.commands:
@@ -37,6 +41,18 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
         "Problems": [] if quiet else problem_lines(plan.problems, times),
     }
     return lines + sections(bodies)
+
+
+def price_lines(source: str, known_share: float | None) -> list[str]:
+    """The source of the prices, if it is not the built-in catalogue or does not know all of them."""
+    if known_share is None or (known_share == 1 and source == BUILT_IN):
+        return []
+    if known_share == 1:
+        return [f"Prices: {plain(source)}"]
+    guess = "guessed from cpu and memory, so costs can only be compared"
+    if not known_share:
+        return [f"Prices: {guess}"]
+    return [f"Prices: {plain(source)} for {int(100 * known_share)}% of the cost; the others are {guess}"]
 
 
 class _PlanText:

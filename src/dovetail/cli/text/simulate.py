@@ -6,6 +6,7 @@ from datetime import timedelta
 import click
 
 from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.cli.text.plan import price_lines
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.values.foreign_text import plain
@@ -89,6 +90,7 @@ def _figures(report: SimulationReport) -> list[str]:
             f"{pods.preempted}, pending at the end {pods.pending}",
         ),
         ("Cost", f"${cost.total:,.2f} in total; hourly ${cost.per_hour_start:.3f} → ${cost.per_hour_end:.3f}"),
+        *(("Prices", line.removeprefix("Prices: ")) for line in price_lines(cost.prices, cost.known_share)),
     ]
     if saved.commands:
         again, vain, unplanned = map(_bad, (saved.moved_again, saved.moved_in_vain, saved.unplanned))

@@ -5,7 +5,7 @@ for their decisions.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -70,7 +70,15 @@ class _ClaimLife(msgspec.Struct):
 class Ledger:
     """Create it after the objects of the start, and before any controller runs."""
 
-    def __init__(self, cluster: SimCluster, cloud: SimCloud, prices: Mapping[str, float | None]) -> None:
+    def __init__(
+        self,
+        cluster: SimCluster,
+        cloud: SimCloud,
+        prices: Mapping[str, float | None],
+        guessed: Container[tuple[str, str, str]] = frozenset(),
+    ) -> None:
+        """`guessed`: type, zone and capacity type of machines whose price is a guess."""
+        self._guessed = guessed
         self._cluster = cluster
         self._cloud = cloud
         self._prices = prices  # of the machines at the start, by provider ID
@@ -165,6 +173,12 @@ class Ledger:
         draining = f", the last {took} draining" if took else ""
         self.note("terminated", name, f"{life.reason}: lifetime {age}{draining}")
 
+    def _is_guessed(self, claim: Raw) -> bool:
+        labels = wire.labels_of(claim)
+        machine = (names.INSTANCE_TYPE_LABEL, names.ZONE_LABEL, names.CAPACITY_TYPE_LABEL)
+        type_, zone, capacity_type = (str(labels.get(label, "")) for label in machine)
+        return (type_, zone, capacity_type) in self._guessed
+
     def _price(self, claim: Raw) -> float | None:
         provider_id = wire.status_of(claim).get("providerID", "")
         if provider_id in self._prices:
@@ -214,6 +228,8 @@ class Ledger:
         self._follow_commands()
         end = self.now
         lives = sorted(self._lives.values(), key=lambda life: life.claim["metadata"]["name"])
+        total = sum(life.cost_between(start, end) for life in lives)
+        known = sum(life.cost_between(start, end) for life in lives if not self._is_guessed(life.claim))
         return SimulationReport(
             start=start,
             end=end,
@@ -235,7 +251,8 @@ class Ledger:
                 ),
             ),
             cost=report.Cost(
-                total=round(sum(life.cost_between(start, end) for life in lives), 4),
+                total=round(total, 4),
+                known_share=round(known / total, 4) if total else None,
                 per_hour_start=round(sum((life.price or 0.0 for life in lives if life.standing), 0.0), 4),
                 per_hour_end=round(self.cost_per_hour, 4),
             ),

@@ -13,38 +13,23 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.objects import NodeSelectorRequirement
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.model.instance_types import (
+    CPU_PRICE,
+    GIGABYTE_PRICE,
+    PER_NODE_LABELS,
+    SPOT_SHARE,
+    InstanceType,
+    Offering,
+    guessed_price,
+)
 from dovetail.ports import Instance
-from dovetail.providers.catalogue import built_in
+from dovetail.providers.catalogue import EVERY_ZONE, built_in
 from dovetail.sim.actors.wire import annotations_of, deleting, labels_of, status_of, uid_of
 from dovetail.sim.scenarios.reading import ScenarioObject, assumption
 from dovetail.values.quantity import QuantityError, parse_quantity
 
 # The rule of the finding that the types of the cloud are not known.
 TYPES_ASSUMED: Final = "InstanceTypesAssumed"
-_SPOT_SHARE: Final = 0.7
-# The built-in catalogue's formula: by cpu, and by gigabyte of memory.
-_CPU_PRICE, _GIGABYTE_PRICE = 0.025, 0.001
-# Labels of a Node that say nothing of its type.
-_OF_ONE_NODE: Final = frozenset(
-    {
-        names.HOSTNAME_LABEL,
-        names.ZONE_LABEL,
-        names.CAPACITY_TYPE_LABEL,
-        names.NODEPOOL_LABEL,
-        names.REGISTERED_LABEL,
-        names.INITIALIZED_LABEL,
-        names.DO_NOT_SYNC_TAINTS_LABEL,
-        names.INSTANCE_PRICE_LABEL,
-        names.KWOK_NODE,
-        names.KWOK_PARTITION_LABEL,
-        names.KWOK_NODECLASS_LABEL,
-        "topology.k8s.aws/zone-id",
-        "topology.ebs.csi.aws.com/zone",
-        "topology.kubernetes.io/zone-id",
-        *names.NORMALISED_LABELS,
-    }
-)
 
 
 class RunningMachine(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +37,10 @@ class RunningMachine(msgspec.Struct, frozen=True, kw_only=True):
 
     instance: Instance
     node: str  # empty: it has no Node yet
-    price: float | None  # by the hour; None: not known
+    offering: Offering | None  # None: its price is not known
+
+
+_Offered = Mapping[tuple[str, str, str], Offering]  # by type, zone and capacity type
 
 
 class Machines(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +48,18 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
 
     types: tuple[InstanceType, ...]
     standing: tuple[RunningMachine, ...]
+
+    @property
+    def known_share(self) -> float | None:
+        """The part of the hourly cost at the start whose prices are no guesses. None: nothing costs anything."""
+        offerings = [machine.offering for machine in self.standing if machine.offering is not None]
+        total = sum(offering.price for offering in offerings)
+        known = sum(offering.price for offering in offerings if not offering.guessed)
+        return known / total if total else None
+
+    def guessed(self) -> frozenset[tuple[str, str, str]]:
+        """Type, zone and capacity type of the offerings with a guessed price."""
+        return frozenset(key for key, offering in _offered(self.types).items() if offering.guessed)
 
 
 def machines_of(
@@ -69,15 +69,15 @@ def machines_of(
     nodes = [object_ for object_ in objects if object_.resource.kind == "Node"]
     claims = [object_ for object_ in objects if object_.resource.kind == names.NODECLAIM_KIND]
     types = _types(nodes, claims, catalogue, problems)
-    prices = _prices(types)
+    offered = _offered(types)
     by_id = {str((node.body.get("spec") or {}).get("providerID") or ""): node for node in nodes}
     standing = [
-        _standing(claim, by_id.get(provider_id), provider_id, prices)
+        _standing(claim, by_id.get(provider_id), provider_id, offered)
         for claim in claims
         if (provider_id := str(status_of(claim.body).get("providerID") or ""))
     ]
     unpriced = Counter(
-        machine.instance.labels.get(names.INSTANCE_TYPE_LABEL, "?") for machine in standing if machine.price is None
+        machine.instance.labels.get(names.INSTANCE_TYPE_LABEL, "?") for machine in standing if machine.offering is None
     )
     if unpriced:
         listed = ", ".join(f"{count} {name}" for name, count in sorted(unpriced.items()))
@@ -90,7 +90,7 @@ _REMEDY: Final = "give the types and their prices: --instance-types FILE"
 
 
 def _standing(
-    claim: ScenarioObject, node: ScenarioObject | None, provider_id: str, prices: Mapping[tuple[str, str, str], float]
+    claim: ScenarioObject, node: ScenarioObject | None, provider_id: str, offered: _Offered
 ) -> RunningMachine:
     labels = {**labels_of(claim.body), **({} if node is None else labels_of(node.body))}
     status = status_of(claim.body)
@@ -107,17 +107,17 @@ def _standing(
         claim_uid=uid_of(claim.body),
     )
     name = "" if node is None else str(node.body["metadata"]["name"])
-    return RunningMachine(instance=instance, node=name, price=prices.get((type_, zone, capacity_type)))
+    return RunningMachine(instance=instance, node=name, offering=offered.get((type_, zone, capacity_type)))
 
 
-def _prices(types: Iterable[InstanceType]) -> dict[tuple[str, str, str], float]:
-    prices = {}
+def _offered(types: Iterable[InstanceType]) -> dict[tuple[str, str, str], Offering]:
+    offered = {}
     for type_ in types:
         for offering in type_.offerings:
             only = {entry.key: entry.values[0] for entry in offering.requirements if len(entry.values) == 1}
             where = only.get(names.ZONE_LABEL, ""), only.get(names.CAPACITY_TYPE_LABEL, "")
-            prices[type_.name, *where] = offering.price
-    return prices
+            offered[type_.name, *where] = offering
+    return offered
 
 
 # -- types that are derived from Nodes ---------------------------------------------------------------------------------
@@ -144,12 +144,13 @@ def _types(
     message = (
         f"{len(unknown)} instance types are not in the catalogue ({', '.join(unknown[:5])}"
         f"{', …' if len(unknown) > 5 else ''}): they are read off their Nodes, can be had in every zone and capacity "
-        f"type that occurs, and no other types can be; their prices are guessed ({_CPU_PRICE} $ an hour for each cpu, "
-        f"{_GIGABYTE_PRICE} $ for each gigabyte, spot {_SPOT_SHARE:.0%} of that), so costs can only be compared"
+        f"type that occurs, and no other types can be; their prices are guessed ({CPU_PRICE} $ an hour for each cpu, "
+        f"{GIGABYTE_PRICE} $ for each gigabyte, spot {SPOT_SHARE:.0%} of that), so costs can only be compared"
     )
     problems.append(assumption(TYPES_ASSUMED, "", message, _REMEDY, severity=Severity.WARNING))
     # The built-in catalogue of another cloud offers nothing here; a file of the user does.
-    return (*(type_ for type_ in catalogued if catalogue is not None or type_.name in by_type), *derived)
+    kept = tuple(type_ for type_ in catalogued if catalogue is not None or type_.name in by_type)
+    return (*_offered_in(kept, zones, problems), *derived)
 
 
 def _offered_in(
@@ -164,8 +165,10 @@ def _offered_in(
         for zone in entry.values
     }
     unknown = [zone for zone in zones if zone not in catalogued and zone != "unknown"]
-    if not unknown:
+    if not unknown or not types:
         return types
+    if catalogued == {EVERY_ZONE}:
+        return tuple(_moved(type_, zones) for type_ in types)
     where = ", ".join(unknown)
     message = f"the catalogue has nothing in {where}: its types are taken to be offered there, at the same prices"
     problems.append(assumption("ZonesAssumed", "", message, _REMEDY))
@@ -173,24 +176,26 @@ def _offered_in(
 
 
 def _moved(type_: InstanceType, zones: Sequence[str]) -> InstanceType:
-    prices = {
-        requirement.values[0]: offering.price
+    offerings = {
+        requirement.values[0]: offering
         for offering in type_.offerings
         for requirement in offering.requirements
         if requirement.key == names.CAPACITY_TYPE_LABEL
     }
     others = tuple(requirement for requirement in type_.requirements if requirement.key != names.ZONE_LABEL)
     return msgspec.structs.replace(
-        type_, requirements=(*others, _in(names.ZONE_LABEL, zones)), offerings=_offerings(zones, prices)
+        type_, requirements=(*others, _in(names.ZONE_LABEL, zones)), offerings=_offerings(zones, offerings)
     )
 
 
-def _offerings(zones: Sequence[str], prices: Mapping[str, float]) -> tuple[Offering, ...]:
-    """One for each zone and capacity type; `prices` by capacity type."""
+def _offerings(zones: Sequence[str], by_kind: Mapping[str, Offering]) -> tuple[Offering, ...]:
+    """One for each zone and capacity type."""
     return tuple(
-        Offering(requirements=(_in(names.CAPACITY_TYPE_LABEL, [kind]), _in(names.ZONE_LABEL, [zone])), price=price)
+        msgspec.structs.replace(
+            offering, requirements=(_in(names.CAPACITY_TYPE_LABEL, [kind]), _in(names.ZONE_LABEL, [zone]))
+        )
         for zone in zones
-        for kind, price in prices.items()
+        for kind, offering in by_kind.items()
     )
 
 
@@ -204,21 +209,19 @@ def _derived(
     status = status_of(nodes[0].body)
     capacity = {key: str(value) for key, value in (status.get("capacity") or {}).items()}
     allocatable = {key: str(value) for key, value in (status.get("allocatable") or capacity).items()}
-    price = _guessed_price(capacity or allocatable)
-    if price is None:
+    size = _size(capacity or allocatable)
+    if size is None:
         return None
     shared = dict(labels_of(nodes[0].body))
     for node in nodes[1:]:
         shared = {key: value for key, value in shared.items() if labels_of(node.body).get(key) == value}
-    own = {key: value for key, value in shared.items() if key not in _OF_ONE_NODE and "/" in key}
+    own = {key: value for key, value in shared.items() if key not in PER_NODE_LABELS and "/" in key}
     requirements = [_in(key, [value]) for key, value in sorted(own.items())]
     requirements += [_in(names.ZONE_LABEL, zones), _in(names.CAPACITY_TYPE_LABEL, kinds)]
     return InstanceType(
         name=name,
         requirements=tuple(requirements),
-        offerings=_offerings(
-            zones, {kind: price * (_SPOT_SHARE if kind == names.CapacityType.SPOT else 1.0) for kind in kinds}
-        ),
+        offerings=_offerings(zones, {kind: _guessed(size, kind) for kind in kinds}),
         capacity=allocatable,  # without the overhead
     )
 
@@ -227,9 +230,15 @@ def _in(key: str, values: Iterable[str]) -> NodeSelectorRequirement:
     return NodeSelectorRequirement(key=key, operator="In", values=list(values))
 
 
-def _guessed_price(amounts: Mapping[str, Any]) -> float | None:
+def _guessed(size: tuple[float, float], capacity_type: str) -> Offering:
+    price = guessed_price(*size, spot=capacity_type == names.CapacityType.SPOT)
+    return Offering(requirements=(), price=price, guessed=True)
+
+
+def _size(amounts: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Cpus, and bytes of memory."""
     try:
-        cpu, memory = (parse_quantity(str(amounts[key])).nano / 1e9 for key in ("cpu", "memory"))
+        cpu, memory = (float(parse_quantity(str(amounts[key])).nano / 1e9) for key in ("cpu", "memory"))
     except (KeyError, QuantityError, OverflowError):  # no machine has more than a float can hold
         return None
-    return float(_CPU_PRICE * cpu + _GIGABYTE_PRICE * memory / 1e9)
+    return cpu, memory

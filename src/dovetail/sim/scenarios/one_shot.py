@@ -50,6 +50,7 @@ class OneShotResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pools: Mapping[str, str]  # of nodes
     drained: tuple[DrainedNode, ...]
     problems: tuple[Finding, ...]
+    known_share: float | None  # of the hourly cost: the part whose prices are no guesses
     unsynced: str | None  # why the controller would wait before it decides anything
     unbound: Mapping[tuple[str, str], PodRecord]  # active pods without a node, by namespace and name
     pools_not_ready: Mapping[str, str]  # and why
@@ -106,6 +107,7 @@ def look(
         pools=pools,
         drained=tuple(_drained(cluster, state, assessment, name) for name in drained if name in pools),
         problems=prepared.problems,
+        known_share=prepared.machines.known_share,
         unsynced=state.unsynced(now),
         unbound={
             (pod.namespace, pod.name): pod

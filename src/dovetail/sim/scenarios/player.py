@@ -153,8 +153,11 @@ class Play:
         types = self.prepared.machines.types
         self.cloud = cloud = SimCloud(sim, types=types, node_classes=node_classes, seed=seed)
         put_in(self.prepared, sim, cloud)
-        prices = {machine.instance.provider_id: machine.price for machine in self.prepared.machines.standing}
-        self.ledger = Ledger(sim, cloud, prices)
+        prices = {
+            machine.instance.provider_id: None if machine.offering is None else machine.offering.price
+            for machine in self.prepared.machines.standing
+        }
+        self.ledger = Ledger(sim, cloud, prices, self.prepared.machines.guessed())
         if self._checked:
             reading = self._disrupting.reading.value
             self._checkers = Checkers(sim, types=self.prepared.machines.types, reading=reading)

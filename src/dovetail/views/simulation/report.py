@@ -69,11 +69,16 @@ class PodCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """In the catalogue's currency."""
+    """In the catalogue's currency. `known_share`: the part of the total whose prices are no guesses.
+
+    `prices`: where they come from.
+    """
 
     total: float
     per_hour_start: float
     per_hour_end: float
+    known_share: float | None = None
+    prices: str = ""
 
 
 class ConsolidationCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
