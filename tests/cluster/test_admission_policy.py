@@ -97,7 +97,8 @@ def warnings(cluster: Cluster, path: str, body: dict[str, Any]) -> list[str]:
     finally:
         connection.close()
     assert response.status == 201, content
-    return [value for name, value in response.getheaders() if name == "Warning" and POLICY in value]
+    headers_ = ((name, value.encode("latin-1").decode()) for name, value in response.getheaders())
+    return [value for name, value in headers_ if name == "Warning" and POLICY in value]
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,15 @@ def test_everybody_is_warned_of_what_is_wrong(warned: Cluster, annotations: dict
     found = warnings(warned, "/api/v1/namespaces/default/pods", pod(annotations))
     assert len(found) == len(named)
     for key, warning in zip(named, found, strict=True):
-        assert f": {key} " in warning
+        assert f": Pod/warned: {key} '" in warning
+
+
+def test_a_warning_shows_the_beginning_of_a_long_value_and_no_value_of_several_lines(warned: Cluster) -> None:
+    path = "/api/v1/namespaces/default/pods"
+    (warning,) = warnings(warned, path, pod({names.DO_NOT_DISRUPT: "x" * 400}))
+    assert f"Pod/warned: {names.DO_NOT_DISRUPT} '{'x' * 40}…' is neither" in warning
+    (warning,) = warnings(warned, path, pod({names.DO_NOT_DISRUPT: "1d\n"}))
+    assert f": {names.DO_NOT_DISRUPT} is neither" in warning
 
 
 @pytest.mark.parametrize(
@@ -135,7 +144,8 @@ def test_everybody_is_warned_of_what_is_wrong(warned: Cluster, annotations: dict
     ],
 )
 def test_authors_of_workloads_are_warned(warned: Cluster, path: str, body: Any) -> None:
-    assert len(warnings(warned, path, body({names.DO_NOT_DISRUPT: "1d"}))) == 1
+    (warning,) = warnings(warned, path, body({names.DO_NOT_DISRUPT: "1d"}))
+    assert f"/warned: {names.DO_NOT_DISRUPT} '1d' is neither" in warning
     assert warnings(warned, path, body({names.DO_NOT_DISRUPT: "24h"})) == []
     # On the workload itself the annotation means nothing.
     itself = body({})

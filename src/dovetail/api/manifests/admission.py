@@ -5,6 +5,7 @@ bad annotation has a defined meaning (R2, R11). It checks only the form, so it m
 finds, such as the range 22-6, but it does not warn about correct values.
 """
 
+import json
 from typing import Any, Final
 
 from dovetail.api import names
@@ -12,6 +13,7 @@ from dovetail.api.manifests.parts import Manifest, manifest
 from dovetail.values import limits
 
 POLICY: Final = "pod-annotations.dovetail.dev"
+_SHOWN: Final = 40  # characters of a value
 
 # Regular expressions that Go and Python read alike.
 DURATION: Final = r"^[+]?(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
@@ -63,6 +65,7 @@ def _variables() -> list[Any]:
     )
     metadata = "variables.pod.metadata"
     expressions = {
+        "subject": "request.kind.kind + '/' + object.metadata.name",
         "pod": template,
         "annotations": f"has({metadata}) && has({metadata}.annotations) ? {metadata}.annotations : {{}}",
         **{
@@ -81,9 +84,27 @@ def _do_not_disrupt() -> Manifest:
     form = f"{_is_duration(value)} && duration({value}) > duration('0s')"
     return {
         "expression": f"!('{key}' in variables.annotations) || {value} in ['true', 'false'] || ({form})",
-        "message": f'{key} is neither "true", "false" nor a positive duration such as "4h": '
-        "the pod will be protected for good",
+        **_message(
+            key,
+            value,
+            'is neither "true", "false" nor a positive duration such as "4h": the pod will be protected for good',
+        ),
     }
+
+
+def _message(key: str, value: str, says: str) -> Manifest:
+    """What people are told: which object, and which value. kubectl shows equal warnings once, and the server cuts them.
+
+    `value`: the expression of the value. The message without them is for values that are no line.
+    """
+    shown = f"({value}.size() <= {_SHOWN} ? {value} : {value}.substring(0, {_SHOWN}) + '…')"
+    parts = ["variables.subject", _text(f": {key} '"), shown, _text(f"' {says}")]
+    return {"message": f"{key} {says}", "messageExpression": " + ".join(parts)}
+
+
+def _text(text: str) -> str:
+    """As CEL writes strings."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _is_duration(text: str) -> str:
@@ -100,21 +121,31 @@ def _schedules(name: str, schedule_key: str, duration_key: str) -> list[Manifest
         {
             "expression": f"{schedule} == '' || "
             f"({schedule}.size() <= {limits.SCHEDULE} && {crons}.size() <= 64 && {all_crons})",
-            "message": f"{schedule_key} is not five cron fields or a descriptor such as @daily; "
-            "several are separated by ;, and what cannot be read has no effect",
+            **_message(
+                schedule_key,
+                schedule,
+                "is not five cron fields or a descriptor such as @daily; several are separated by ;, and what cannot "
+                "be read has no effect",
+            ),
         },
         {
             "expression": f"{duration} == '' || "
             f"({duration}.size() <= {limits.SCHEDULE} && {spans}.all(e, {_is_duration('e.trim()')} && {within}))",
-            "message": f"{duration_key} is not a duration from 1m to 168h; any other value counts as 1h"
-            + (", a longer one as 168h" if schedule_key == names.DISRUPTION_BLOCK_SCHEDULE else ""),
+            **_message(
+                duration_key,
+                duration,
+                "is not a duration from 1m to 168h; any other value counts as 1h"
+                + (", a longer one as 168h" if schedule_key == names.DISRUPTION_BLOCK_SCHEDULE else ""),
+            ),
         },
         {
             "expression": f"{schedule} == '' || {duration} == '' || {spans}.size() in [1, {crons}.size()]",
-            "message": f"{duration_key} has neither one duration nor one for each schedule: each will count as 1h",
+            **_message(
+                duration_key, duration, "is neither one duration nor one for each schedule: each will count as 1h"
+            ),
         },
         {
             "expression": f"{duration} == '' || {schedule} != ''",
-            "message": f"{duration_key} has no effect without {schedule_key}",
+            **_message(duration_key, duration, f"has no effect without {schedule_key}"),
         },
     ]
