@@ -15,7 +15,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from dovetail.cli.run.assembly import Program, asks_for_tokens, program, serving_all
+from dovetail.cli.run.assembly import Program, program, serving_all
+from dovetail.cli.run.process import asks_for_tokens
 from dovetail.controllers.disruption.engine import PastDecision
 from dovetail.model.refs import Ref
 from dovetail.planning.disruption.board import Candidate, Method

@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.manifests.parts import Manifest
-from dovetail.api.manifests.rbac import CLUSTER_GRANTS, OWN_NAMESPACE_GRANTS, SPREAD_GRANTS, rbac
+from dovetail.api.manifests.rbac import CLUSTER_GRANTS, RIGHTS, SPREAD_GRANTS, rbac
 from dovetail.providers.kwok.bundle import BUNDLE as KWOK
 from dovetail.values.timestamp import parse_time
 from tests.cluster.access import Cluster, condition, kubeconfig_text
@@ -177,7 +177,7 @@ def test_its_rights_are_exactly_what_it_uses(
         assert replica.metric("karpenter_cloudprovider_duration_seconds_count") is not None
         granted = {
             (grant.group, resource, verb)
-            for grant in (*CLUSTER_GRANTS, *KWOK.rules(), *SPREAD_GRANTS, *OWN_NAMESPACE_GRANTS)
+            for grant in (*CLUSTER_GRANTS, *KWOK.rules(), *SPREAD_GRANTS, *RIGHTS[names.DovetailMode.RUN].own_namespace)
             for resource in grant.resources
             for verb in grant.verbs
         }

@@ -162,6 +162,14 @@ KWOK_PROVIDER_ID_PREFIX: Final = "kwok://"
 NEVER: Final = "Never"  # the duration that disables
 
 
+class DovetailMode(StrEnum):
+    """The ways in which Dovetail takes part."""
+
+    RUN = "run"  # it is the controller of the cluster
+    GUARD = "guard"  # Karpenter decides; Dovetail keeps it off protected nodes
+    DRIVE = "drive"  # Dovetail decides; Karpenter launches, drains and ends
+
+
 class TaintEffect(StrEnum):
     """What a taint does to pods that do not tolerate it."""
 

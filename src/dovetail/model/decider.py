@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from dovetail.api.names import DovetailMode
+
 _VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,6})?(?:[-+][0-9A-Za-z.+-]{1,64})?")
 
 
@@ -14,14 +16,6 @@ class DecidingController(StrEnum):
 
     KARPENTER = "karpenter"
     DOVETAIL = "dovetail"
-
-
-class DovetailMode(StrEnum):
-    """The ways in which Dovetail takes part."""
-
-    RUN = "run"  # it is the controller of the cluster
-    GUARD = "guard"  # Karpenter decides; Dovetail keeps it off protected nodes
-    DRIVE = "drive"  # Dovetail decides; Karpenter launches, drains and ends
 
 
 _NAMES: Final = {DecidingController.KARPENTER: "Karpenter", DecidingController.DOVETAIL: "Dovetail"}

@@ -1,5 +1,6 @@
 """Kubernetes label selectors."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -10,6 +11,12 @@ from dovetail.values.duration import shown
 T = TypeVar("T")
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_KEY = r"[A-Za-z0-9][-A-Za-z0-9_./]*"
+_SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
+_EQUAL = re.compile(rf"({_KEY})\s*(==|=|!=)\s*([-A-Za-z0-9_.]*)")
+_EXISTS = re.compile(rf"(!?)\s*({_KEY})")
+_COMMA_OUTSIDE = re.compile(r",(?![^(]*\))")
+_WRITTEN = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn"}
 
 
 class SelectorError(ValueError):
@@ -94,6 +101,23 @@ def make_selector(
         tuple(sorted((match_labels or {}).items())),
         tuple(_expression(key, operator, values) for key, operator, values in expressions or ()),
     )
+
+
+def parse_selector(text: str) -> Selector:
+    """Reads the form of kubectl: `a=b,c!=d,e in (f,g),h notin (i),j,!k`. Raises SelectorError."""
+    return make_selector(None, [_term(term.strip()) for term in _COMMA_OUTSIDE.split(text)])
+
+
+def _term(term: str) -> tuple[str, str, list[str]]:
+    if match := _SET.fullmatch(term):
+        key, operator, values = match.groups()
+        return key, _WRITTEN[operator], [value.strip() for value in values.split(",")]
+    if match := _EQUAL.fullmatch(term):
+        key, operator, value = match.groups()
+        return key, _WRITTEN[operator], [value]
+    if match := _EXISTS.fullmatch(term):
+        return match[2], "DoesNotExist" if match[1] else "Exists", []
+    raise SelectorError(f"unable to parse requirement: {term!r}")
 
 
 def _expression(key: str, operator: str, values: Sequence[str]) -> Expression:

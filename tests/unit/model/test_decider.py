@@ -2,7 +2,8 @@
 
 import pytest
 
-from dovetail.model.decider import Decider, DecidingController, DovetailMode, parse_decider, version_in
+from dovetail.api.names import DovetailMode
+from dovetail.model.decider import Decider, DecidingController, parse_decider, version_in
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dovetail.api.manifests.admission import admission
 from dovetail.api.manifests.deployment import deployment
 from dovetail.api.manifests.parts import Manifest
 from dovetail.api.manifests.rbac import Grant, rbac
+from dovetail.api.names import DovetailMode
 
 NAMESPACE: Final = "dovetail-system"
 
@@ -33,20 +34,22 @@ def manifests(
     provider_rules: Sequence[Grant] = (),
     scheduler_config: str = "",
     spread_by_default: bool = False,
+    mode: DovetailMode = DovetailMode.RUN,
 ) -> str:
     """The manifests as one YAML stream, for `kubectl apply -f -`.
 
     `provider_crds` and `provider_rules`: what the provider adds. `scheduler_config`: the text for the option of this
-    name. `spread_by_default`: it has default spread constraints.
+    name. `spread_by_default`: it has default spread constraints. `mode`: beside Karpenter there are no CRDs, because
+    Karpenter's own are installed.
     """
     documents: list[Manifest] = []
     if Part.RBAC in parts:
-        documents += rbac(namespace, provider_rules, spread_by_default=spread_by_default)
+        documents += rbac(namespace, provider_rules, spread_by_default=spread_by_default, mode=mode)
     if Part.ADMISSION in parts:
         documents += admission()
     if Part.DEPLOYMENT in parts:
-        documents += deployment(namespace, image, scheduler_config)
-    texts = [crd_text(CORE_FILES), *provider_crds] if Part.CRDS in parts else []
+        documents += deployment(namespace, image, scheduler_config, mode)
+    texts = [crd_text(CORE_FILES), *provider_crds] if Part.CRDS in parts and mode is DovetailMode.RUN else []
     texts += [
         yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=2**20)
         for document in documents

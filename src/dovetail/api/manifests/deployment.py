@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from dovetail.api import names
 from dovetail.api.manifests.parts import NAME, SELECTED, Manifest, manifest
+from dovetail.api.names import DovetailMode
 
 METRICS_PORT: Final = 8080
 PROBE_PORT: Final = 8081
@@ -13,11 +14,13 @@ USER: Final = 65532
 GRACE_SECONDS: Final = 60
 
 
-def deployment(namespace: str, image: str, scheduler_config: str = "") -> list[Manifest]:
+def deployment(
+    namespace: str, image: str, scheduler_config: str = "", mode: DovetailMode = DovetailMode.RUN
+) -> list[Manifest]:
     """Two replicas, one of which leads."""
     selector = {"matchLabels": dict(SELECTED)}
     ports = [{"name": "http-metrics", "port": METRICS_PORT, "targetPort": "http-metrics"}]
-    template = {"metadata": {"labels": dict(SELECTED)}, "spec": _pod(image, scheduler_config)}
+    template = {"metadata": {"labels": dict(SELECTED)}, "spec": _pod(_container(image, scheduler_config, mode))}
     return [
         manifest(
             "apps/v1",
@@ -37,7 +40,7 @@ def deployment(namespace: str, image: str, scheduler_config: str = "") -> list[M
     ]
 
 
-def _pod(image: str, scheduler_config: str) -> dict[str, Any]:
+def _pod(container: dict[str, Any]) -> dict[str, Any]:
     # Never on nodes that it might itself end, and never two replicas on one node.
     not_on_own = {"matchExpressions": [{"key": names.NODEPOOL_LABEL, "operator": "DoesNotExist"}]}
     return {
@@ -60,21 +63,23 @@ def _pod(image: str, scheduler_config: str) -> dict[str, Any]:
             },
         },
         "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
-        "containers": [_container(image, scheduler_config)],
+        "containers": [container],
     }
 
 
-def _container(image: str, scheduler_config: str) -> dict[str, Any]:
+def _container(image: str, scheduler_config: str, mode: DovetailMode) -> dict[str, Any]:
     namespace = {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    # On loopback: for kubectl port-forward.
+    dashboard = [{"name": "DASHBOARD_PORT", "value": str(DASHBOARD_PORT)}] if mode is DovetailMode.RUN else []
     return {
         "name": "controller",
         "image": image,
-        "args": ["run"],
+        "args": [mode.value],
         "env": [
             {"name": "SYSTEM_NAMESPACE", "valueFrom": namespace},
             {"name": "METRICS_PORT", "value": str(METRICS_PORT)},
             {"name": "HEALTH_PROBE_PORT", "value": str(PROBE_PORT)},
-            {"name": "DASHBOARD_PORT", "value": str(DASHBOARD_PORT)},  # on loopback: for kubectl port-forward
+            *dashboard,
             *([{"name": "SCHEDULER_CONFIG", "value": scheduler_config}] if scheduler_config else []),
         ],
         "ports": [

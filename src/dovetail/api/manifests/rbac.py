@@ -3,13 +3,14 @@
 There is no `update`: every change is a patch (R31).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from dovetail.api import names
 from dovetail.api.manifests.parts import NAME, Manifest, manifest
+from dovetail.api.names import DovetailMode
 
 _SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
@@ -64,15 +65,49 @@ DASHBOARD_GRANTS: Final = (
     Grant("authorization.k8s.io", ("subjectaccessreviews",), ("create",)),
 )
 
-OWN_NAMESPACE_GRANTS: Final = (
-    Grant("coordination.k8s.io", ("leases",), ("create",)),
-    Grant("coordination.k8s.io", ("leases",), ("get", "patch"), names=(names.LEADER_ELECTION_LEASE,)),
+# Guard: what it reads, and the marks that it puts on Nodes and NodeClaims. Pods are only evicted by Karpenter.
+GUARD_GRANTS: Final = (
+    Grant("", ("pods",), ("list", "watch")),
+    Grant("policy", ("poddisruptionbudgets",), ("list", "watch")),
+    Grant("", ("nodes",), ("list", "watch", "patch")),
+    Grant(names.GROUP, (names.NODECLAIM_PLURAL, names.NODEPOOL_PLURAL), ("list", "watch")),
+    Grant("events.k8s.io", ("events",), ("create", "patch")),
+    Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.BESIDE_LEASE,)),
 )
 
 
-def rbac(namespace: str, of_provider: Sequence[Grant] = (), *, spread_by_default: bool = False) -> list[Manifest]:
+def _own_namespace(lease: str) -> tuple[Grant, ...]:
+    return (
+        Grant("coordination.k8s.io", ("leases",), ("create",)),
+        Grant("coordination.k8s.io", ("leases",), ("get", "patch"), names=(lease,)),
+    )
+
+
+class ModeRights(msgspec.Struct, frozen=True):
+    """The rights of a mode in the cluster, and in the namespace of the controller."""
+
+    cluster: tuple[Grant, ...]
+    own_namespace: tuple[Grant, ...]
+
+
+RIGHTS: Final[Mapping[DovetailMode, ModeRights]] = {
+    DovetailMode.RUN: ModeRights(CLUSTER_GRANTS, _own_namespace(names.LEADER_ELECTION_LEASE)),
+    DovetailMode.GUARD: ModeRights(GUARD_GRANTS, _own_namespace(names.BESIDE_LEASE)),
+}
+
+
+def rbac(
+    namespace: str,
+    of_provider: Sequence[Grant] = (),
+    *,
+    spread_by_default: bool = False,
+    mode: DovetailMode = DovetailMode.RUN,
+) -> list[Manifest]:
     """The namespace, the service account, its roles and bindings. `of_provider`: the rights of the provider."""
-    grants = (*CLUSTER_GRANTS, *of_provider, *(SPREAD_GRANTS if spread_by_default else ()), *DASHBOARD_GRANTS)
+    rights = RIGHTS[mode]
+    grants = rights.cluster
+    if mode is DovetailMode.RUN:
+        grants = (*grants, *of_provider, *(SPREAD_GRANTS if spread_by_default else ()), *DASHBOARD_GRANTS)
     group = "rbac.authorization.k8s.io"
     version = f"{group}/v1"
     subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]
@@ -83,7 +118,7 @@ def rbac(namespace: str, of_provider: Sequence[Grant] = (), *, spread_by_default
         manifest("v1", "ServiceAccount", NAME, namespace=namespace),
         manifest(version, "ClusterRole", NAME, rules=[grant.rule() for grant in grants]),
         manifest(version, "ClusterRoleBinding", NAME, roleRef=cluster_role, subjects=subjects),
-        manifest(version, "Role", NAME, namespace=namespace, rules=[grant.rule() for grant in OWN_NAMESPACE_GRANTS]),
+        manifest(version, "Role", NAME, namespace=namespace, rules=[grant.rule() for grant in rights.own_namespace]),
         manifest(version, "RoleBinding", NAME, namespace=namespace, roleRef=role, subjects=subjects),
     ]
 

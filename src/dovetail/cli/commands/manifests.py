@@ -6,11 +6,20 @@ import click
 
 from dovetail import __version__
 from dovetail.api.manifests import NAMESPACE, Part, manifests
+from dovetail.api.manifests.rbac import RIGHTS
+from dovetail.api.names import DovetailMode
 from dovetail.cli.common.providers import provider_named, provider_option
 from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
 
 
 @click.command("manifests")
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in RIGHTS]),
+    default=DovetailMode.RUN.value,
+    show_default=True,
+    help="What is installed: the controller of the cluster, or guard beside Karpenter.",
+)
 @click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Where the controller runs.")
 @click.option("--image", default=f"dovetail-k8s:{__version__}", show_default=True, help="The image of the controller.")
 @click.option(
@@ -23,7 +32,7 @@ from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConf
 @provider_option()
 @SCHEDULER_CONFIG
 def command(
-    *, namespace: str, image: str, parts: tuple[str, ...], provider: str, scheduler_config: SchedulerConfig
+    *, mode: str, namespace: str, image: str, parts: tuple[str, ...], provider: str, scheduler_config: SchedulerConfig
 ) -> None:
     """Print the manifests that install the controller, as YAML:
 
@@ -31,7 +40,8 @@ def command(
       dovetail manifests | kubectl apply -f -
 
     They are the CustomResourceDefinitions (crds), the service account and its rights (rbac), a policy that warns about
-    bad annotations when pods are applied (admission), and the controller itself (deployment).
+    bad annotations when pods are applied (admission), and the controller itself (deployment). Beside Karpenter there
+    are no CustomResourceDefinitions, because Karpenter's own are installed.
     """
     chosen = [Part(part) for part in parts] or list(Part)
     profiles, bundle = scheduler_config.profiles, provider_named(provider)
@@ -43,5 +53,6 @@ def command(
         provider_rules=bundle.rules(),
         scheduler_config=scheduler_config.text,
         spread_by_default=profiles is not None and profiles.any_constraints,
+        mode=DovetailMode(mode),
     )
     sys.stdout.write(printed)

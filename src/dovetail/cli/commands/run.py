@@ -1,14 +1,13 @@
 """`dovetail run`: the controller."""
 
-import asyncio
 import logging
 import sys
+from functools import partial
 
 import click
 
-from dovetail.cli.common.process import fail
 from dovetail.cli.run.options import RunOptions, run_options
-from dovetail.observe.logs import start_logging
+from dovetail.cli.run.starting import exit_code_of, start_log
 
 log = logging.getLogger(__name__)
 
@@ -23,32 +22,10 @@ def command(options: RunOptions) -> None:
 
     Exit codes: 0 stopped, 1 the Lease was lost or a part failed, 2 wrong usage, 3 the cluster cannot be reached.
     """
-    try:
-        start_logging(
-            options.log_level,
-            outputs=options.log_output_paths,
-            error_outputs=options.log_error_output_paths,
-            form=options.log_format,
-        )
-    except OSError as error:
-        fail(f"cannot log to {error.filename}: {error.strerror}")
+    start_log(options)
     for gate in options.unsupported_gates:
         log.warning("unknown or unsupported feature gate ignored", extra={"gate": gate})
-    sys.exit(_run(options))
-
-
-def _run(options: RunOptions) -> int:
     # Imported here: the client takes a second to import, and `--help` must be quick.
-    from dovetail.cli.run.assembly import ENDINGS, ClusterUnreachable, PortTaken, run  # noqa: PLC0415
-    from dovetail.kube import KubeConfigError  # noqa: PLC0415
+    from dovetail.cli.run.assembly import run  # noqa: PLC0415
 
-    try:
-        asyncio.run(run(options))
-    except (KubeConfigError, PortTaken) as error:
-        fail(str(error))
-    except ClusterUnreachable as error:
-        fail(str(error), code=3)
-    except ENDINGS as error:
-        log.error("controller ended", extra={"error": str(error)}, exc_info=error.__cause__)
-        return 1
-    return 0
+    sys.exit(exit_code_of(partial(run, options)))

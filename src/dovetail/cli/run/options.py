@@ -28,28 +28,33 @@ from dovetail.observe.logs import LEVELS, LogFormat
 from dovetail.rules.budgets import BudgetSemantics
 
 
-class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of all options."""
+class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of every controller process."""
 
     kubeconfig: str | None
     context: str | None
     dry_run: bool
-    budget_reading: BudgetSemantics
     metrics_port: int
     health_probe_port: int
     metrics_bind_address: str
-    dashboard_port: int
-    dashboard_address: str
     kube_client_qps: float
     kube_client_burst: int
     leader_election_name: str
     leader_election_namespace: str
     disable_leader_election: bool
-    disable_cluster_state_observability: bool
     log_level: str
     log_format: LogFormat
     log_output_paths: tuple[str, ...]
     log_error_output_paths: tuple[str, ...]
+
+
+class RunOptions(ProcessOptions, frozen=True, kw_only=True):
+    """The values of all options."""
+
+    budget_reading: BudgetSemantics
+    dashboard_port: int
+    dashboard_address: str
+    disable_cluster_state_observability: bool
     enable_profiling: bool
     gates: FeatureGates
     unsupported_gates: tuple[str, ...]
@@ -71,7 +76,7 @@ _NO_EFFECT: Final = "Accepted for compatibility; has no effect here."
 _GATES: Final = "NodeRepair=true,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=true"
 
 
-def _option(flag: str, type_: Any, default: Any, help_: str, *, name: str | None = None) -> Callable[[Any], Any]:
+def option(flag: str, type_: Any, default: Any, help_: str, *, name: str | None = None) -> Callable[[Any], Any]:
     """`--some-flag`, or SOME_FLAG in the environment. A boolean may be given without a value."""
     without_value = {"is_flag": False, "flag_value": "true", "metavar": "[true|false]"}
     more: dict[str, Any] = without_value if type_ is _BOOLEAN else {}
@@ -88,118 +93,132 @@ def _option(flag: str, type_: Any, default: Any, help_: str, *, name: str | None
     )
 
 
-_CONNECTION: Final = [
+CONNECTION: Final = [
     KUBECONFIG,
     CONTEXT,
-    _option(
+    option(
         "kube-client-qps",
         click.FloatRange(0, min_open=True),
         200.0,
         "Requests per second to the API server.",
     ),
-    _option("kube-client-burst", click.IntRange(1), 300, "Requests to the API server in one burst."),
+    option("kube-client-burst", click.IntRange(1), 300, "Requests to the API server in one burst."),
 ]
 
-_LEADING: Final = [
-    click.option("--dry-run", is_flag=True, help="Decide and report, but write nothing and take no Lease."),
-    _option(
-        "leader-election-name",
-        str,
-        names.LEADER_ELECTION_LEASE,
-        "Name of the Lease. Karpenter's own by default, so that the two never act at once.",
-    ),
-    _option(
-        "leader-election-namespace",
-        str,
-        "",
-        "Namespace of the Lease. By default SYSTEM_NAMESPACE, in a pod its own, or kube-system.",
-    ),
-    _option("disable-leader-election", _BOOLEAN, "false", "Act without a Lease. Only for a single replica."),
-]
 
-_OBSERVING: Final = [
-    _option("metrics-port", _PORT, 8080, "The port of /metrics and /debug/decisions; 0: any free port."),
-    _option("health-probe-port", _PORT, 8081, "The port of /healthz and /readyz; 0: any free port."),
-    _option(
-        "metrics-bind-address",
-        str,
-        "",
-        "The address of both ports. By default all addresses in a pod, and 127.0.0.1 elsewhere. "
-        "In a pod, and on an address that others can reach, /debug/* requires a token.",
-    ),
-    _option("dashboard-port", _PORT, 0, "The port of the dashboard; 0: no dashboard."),
-    _option(
-        "dashboard-address",
-        str,
-        "127.0.0.1",
-        "The address of the dashboard. In a pod, and on an address that others can reach, it requires a token.",
-    ),
-    _option(
-        "disable-cluster-state-observability",
-        _BOOLEAN,
-        "false",
-        "Do not export metrics of single Nodes and NodePools.",
-    ),
-    _option(
-        "enable-profiling",
-        _BOOLEAN,
-        "false",
-        "Serve /debug/pprof/profile?seconds=10 and /debug/pprof/tasks beside /debug/decisions.",
-    ),
-    _option("log-level", click.Choice(list(LEVELS)), "info", "How much is logged."),
-    _option(
+def leading(default: str, meaning: str) -> list[Any]:
+    """The options about the Lease. `default`: its name, and what the name means."""
+    return [
+        click.option("--dry-run", is_flag=True, help="Decide and report, but write nothing and take no Lease."),
+        option("leader-election-name", str, default, f"Name of the Lease. {meaning}"),
+        option(
+            "leader-election-namespace",
+            str,
+            "",
+            "Namespace of the Lease. By default SYSTEM_NAMESPACE, in a pod its own, or kube-system.",
+        ),
+        option("disable-leader-election", _BOOLEAN, "false", "Act without a Lease. Only for a single replica."),
+    ]
+
+
+def ports(metrics: str, access: str = "") -> list[Any]:
+    """The options about what is served. `metrics`: what is on the port of metrics; `access`: who may read it."""
+    return [
+        option("metrics-port", _PORT, 8080, f"The port of {metrics}; 0: any free port."),
+        option("health-probe-port", _PORT, 8081, "The port of /healthz and /readyz; 0: any free port."),
+        option(
+            "metrics-bind-address",
+            str,
+            "",
+            f"The address of both ports. By default all addresses in a pod, and 127.0.0.1 elsewhere.{access}",
+        ),
+    ]
+
+
+LOGGING: Final = [
+    option("log-level", click.Choice(list(LEVELS)), "info", "How much is logged."),
+    option(
         "log-format",
         click.Choice([form.value for form in LogFormat]),
         LogFormat.JSON.value,
         "One JSON object per line, or text for people.",
     ),
-    _option("log-output-paths", _PATHS, "stdout", "Where to log: stdout, stderr or files, separated by commas."),
-    _option("log-error-output-paths", _PATHS, "stderr", "Where to report that logging fails."),
+    option("log-output-paths", _PATHS, "stdout", "Where to log: stdout, stderr or files, separated by commas."),
+    option("log-error-output-paths", _PATHS, "stderr", "Where to report that logging fails."),
+]
+
+_LEADING: Final = leading(names.LEADER_ELECTION_LEASE, "Karpenter's own by default, so that the two never act at once.")
+
+_OBSERVING: Final = [
+    *ports(
+        "/metrics and /debug/decisions",
+        " In a pod, and on an address that others can reach, /debug/* requires a token.",
+    ),
+    option("dashboard-port", _PORT, 0, "The port of the dashboard; 0: no dashboard."),
+    option(
+        "dashboard-address",
+        str,
+        "127.0.0.1",
+        "The address of the dashboard. In a pod, and on an address that others can reach, it requires a token.",
+    ),
+    option(
+        "disable-cluster-state-observability",
+        _BOOLEAN,
+        "false",
+        "Do not export metrics of single Nodes and NodePools.",
+    ),
+    option(
+        "enable-profiling",
+        _BOOLEAN,
+        "false",
+        "Serve /debug/pprof/profile?seconds=10 and /debug/pprof/tasks beside /debug/decisions.",
+    ),
+    *LOGGING,
 ]
 
 _DECIDING: Final = [
     provider_option(envvar="PROVIDER"),
-    _option("budget-reading", READINGS, BudgetSemantics.SEED.value, READINGS_HELP),
-    _option(
+    option("budget-reading", READINGS, BudgetSemantics.SEED.value, READINGS_HELP),
+    option(
         "feature-gates",
         ConvertedParam("gates", read_gates),
         "",
         f"Gate=true or Gate=false, separated by commas; other gates keep their default. Defaults: {_GATES}.",
     ),
-    _option(
+    option(
         "instance-types-file-path",
         ConvertedParam("file", read_instance_types),
         "",
         "A JSON file of instance types, instead of the built-in ones.",
         name="instance_types",
     ),
-    _option(
+    option(
         "batch-max-duration",
         _SECONDS,
         "10s",
         "The longest time to collect pending pods before planning nodes for them.",
         name="batch_max_seconds",
     ),
-    _option(
+    option(
         "batch-idle-duration",
         _SECONDS,
         "1s",
         "Plan sooner if no further pod becomes pending for this long.",
         name="batch_idle_seconds",
     ),
-    _option(
+    option(
         "preference-policy",
         click.Choice(["Respect", "Ignore"]),
         "Respect",
         "Whether to respect preferences of pods when planning nodes.",
     ),
-    _option(
+    option(
         "min-values-policy",
         click.Choice(["Strict", "BestEffort"]),
         "Strict",
         "Whether minValues of requirements are strict.",
     ),
-    _option(
+    option(
         "scheduler-config",
         ConvertedParam("config", read_scheduler_config),
         "",
@@ -208,13 +227,13 @@ _DECIDING: Final = [
 ]
 
 _IGNORED: Final = {
-    "ignore_dra_requests": _option("ignore-dra-requests", _BOOLEAN, "true", _NO_EFFECT),
-    "karpenter_service": _option("karpenter-service", str, "", _NO_EFFECT),
-    "disable_controller_warmup": _option(
+    "ignore_dra_requests": option("ignore-dra-requests", _BOOLEAN, "true", _NO_EFFECT),
+    "karpenter_service": option("karpenter-service", str, "", _NO_EFFECT),
+    "disable_controller_warmup": option(
         "disable-controller-warmup", _BOOLEAN, "true", f"{_NO_EFFECT} Every replica keeps its caches warm."
     ),
-    "memory_limit": _option("memory-limit", int, -1, _NO_EFFECT),
-    "cpu_requests": _option("cpu-requests", int, 1000, _NO_EFFECT),
+    "memory_limit": option("memory-limit", int, -1, _NO_EFFECT),
+    "cpu_requests": option("cpu-requests", int, 1000, _NO_EFFECT),
 }
 
 
@@ -236,8 +255,8 @@ def run_options(function: Callable[[RunOptions], None]) -> Callable[..., None]:
         function(RunOptions(gates=gates, unsupported_gates=unsupported, **given))
 
     decorated: Any = command
-    for option in reversed([*_CONNECTION, *_LEADING, *_OBSERVING, *_DECIDING, *_IGNORED.values()]):
-        decorated = option(decorated)
+    for each in reversed([*CONNECTION, *_LEADING, *_OBSERVING, *_DECIDING, *_IGNORED.values()]):
+        decorated = each(decorated)
     for bundle in PROVIDERS().usable.values():
         decorated.__click_params__ += bundle.options
     return decorated  # type: ignore[no-any-return]

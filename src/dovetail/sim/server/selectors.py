@@ -8,18 +8,12 @@ from typing import Any
 from dovetail.ports import Resource
 from dovetail.sim.server.errors import bad_request, no_such_resource
 from dovetail.sim.server.kinds import kind_of
-from dovetail.values.selector import Selector, make_selector
+from dovetail.values.selector import Selector, SelectorError, make_selector, parse_selector
 
 Body = dict[str, Any]
 Wanted = Callable[[Body], bool]
 
-_KEY = r"[A-Za-z0-9][-A-Za-z0-9_./]*"
-_SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
-_EQUAL = re.compile(rf"({_KEY})\s*(==|=|!=)\s*([-A-Za-z0-9_.]*)")
-_EXISTS = re.compile(rf"(!?)\s*({_KEY})")
-_COMMA_OUTSIDE = re.compile(r",(?![^(]*\))")
 _FIELD = re.compile(r"([^=!,]+)(==|=|!=)([^,]*)")
-_OPERATORS = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn"}
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -42,8 +36,11 @@ def wanted(resource: Resource[Any], namespace: str | None, labels: str, fields: 
 
 @lru_cache(maxsize=256)
 def label_selector(text: str) -> Selector:
-    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k`."""
-    return make_selector(None, [_label_term(term.strip()) for term in _COMMA_OUTSIDE.split(text)])
+    """As the server reads it from a URL. Raises Invalid (400)."""
+    try:
+        return parse_selector(text)
+    except SelectorError as error:
+        raise bad_request(str(error)) from error
 
 
 def object_selector(raw: Mapping[str, Any]) -> Selector:
@@ -51,18 +48,6 @@ def object_selector(raw: Mapping[str, Any]) -> Selector:
     expressions = raw.get("matchExpressions") or ()
     entries = [(entry["key"], entry["operator"], entry.get("values") or ()) for entry in expressions]
     return make_selector(raw.get("matchLabels"), entries)
-
-
-def _label_term(term: str) -> tuple[str, str, list[str]]:
-    if match := _SET.fullmatch(term):
-        key, operator, values = match.groups()
-        return key, _OPERATORS[operator], [value.strip() for value in values.split(",")]
-    if match := _EQUAL.fullmatch(term):
-        key, operator, value = match.groups()
-        return key, _OPERATORS[operator], [value]
-    if match := _EXISTS.fullmatch(term):
-        return match[2], "DoesNotExist" if match[1] else "Exists", []
-    raise bad_request(f"unable to parse requirement: {term!r}")
 
 
 def _field_tests(resource: Resource[Any], fields: str) -> list[Wanted]:

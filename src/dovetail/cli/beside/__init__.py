@@ -1,0 +1,1 @@
+"""How guard and drive are assembled and started."""

@@ -1,0 +1,85 @@
+"""The options of guard and drive: those of every controller process, and a few of their own."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+from dovetail.api import names
+from dovetail.cli.run.options import CONNECTION, LOGGING, ProcessOptions, leading, option, ports
+from dovetail.cli.run.values import ConvertedParam
+from dovetail.observe.logs import LogFormat
+from dovetail.planning.beside.holding import LONGEST_LEAD
+from dovetail.values.duration import MICROSECOND, parse_duration, shown
+from dovetail.values.selector import Selector, parse_selector
+
+T = TypeVar("T", bound="BesideOptions")
+
+
+class BesideOptions(ProcessOptions, frozen=True, kw_only=True):
+    """The values of the options that guard and drive have in common."""
+
+    nodepool_selector: Selector
+
+
+class GuardRunOptions(BesideOptions, frozen=True, kw_only=True):
+    """The values of all options of guard."""
+
+    lead: timedelta
+
+
+def read_lead(text: str) -> timedelta:
+    span = timedelta(microseconds=parse_duration(text) // MICROSECOND)
+    if not timedelta(0) <= span <= LONGEST_LEAD:
+        raise ValueError(f"{shown(text)} is not between 0s and {LONGEST_LEAD // timedelta(hours=1)}h")
+    return span
+
+
+def read_pools(text: str) -> Selector:
+    return parse_selector(text) if text else Selector()
+
+
+BESIDE: Final = [
+    option(
+        "nodepool-selector",
+        ConvertedParam("selector", read_pools),
+        "",
+        "Only look after nodes of NodePools with these labels, as in kubectl --selector. "
+        f'Besides, {names.BESIDE}: "off" on a NodePool keeps its nodes out.',
+    ),
+    *CONNECTION,
+    *leading(names.BESIDE_LEASE, "Karpenter's own Lease is not taken."),
+    *ports("/metrics"),
+    *LOGGING,
+]
+
+_GUARD: Final = [
+    option(
+        "lead",
+        ConvertedParam("duration", read_lead),
+        "10m",
+        "Hold a node this long before a window of its pods closes, at most half of the window. "
+        "It must cover the usual boot of a node.",
+    ),
+    *BESIDE,
+]
+
+
+def beside_command(type_: type[T], options: list[Any]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Give a command these options, as one value of the type."""
+
+    def decorate(function: Callable[[T], None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(**given: Any) -> None:
+            given["log_format"] = LogFormat(given["log_format"])
+            function(type_(**given))
+
+        decorated: Any = command
+        for each in reversed(options):
+            decorated = each(decorated)
+        return decorated  # type: ignore[no-any-return]
+
+    return decorate
+
+
+guard_options: Final = beside_command(GuardRunOptions, _GUARD)
