@@ -5,13 +5,15 @@ lost. What upstream writes too stays, except for the marks of a command under wa
 command, so its nodes must take pods again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import ConditionType, TaintEffect
+from dovetail.model.beside import read_hold
+from dovetail.rules.protection import own_hold
 from dovetail.rules.reasons import DISRUPTION_REASONS
 
 Raw = dict[str, Any]
@@ -22,6 +24,9 @@ CONDITIONS: Final = (
     *(row.condition for row in DISRUPTION_REASONS.values() if not row.upstream),
     ConditionType.NODE_LOST,
 )
+# Beside Karpenter. What they mark goes with them, if it is still what we have written (R48).
+ROLLING: Final = (names.ROLLED, names.HASH_BEFORE)
+_BESIDE_DISRUPTED: Final = (names.BESIDE_DISRUPTED_TAINT, TaintEffect.NO_SCHEDULE)
 _CANDIDATE: Final = (names.CANDIDATE_TAINT, TaintEffect.PREFER_NO_SCHEDULE)
 _DISRUPTED: Final = (names.DISRUPTED_TAINT, TaintEffect.NO_SCHEDULE)
 
@@ -40,14 +45,17 @@ class Cleaning(msgspec.Struct, frozen=True):
     patches: tuple[MergePatch, ...] = ()
 
 
-def clean_node(node: Raw, claim: Raw | None) -> Cleaning:
-    """`claim`: the NodeClaim of the Node, before it was cleaned itself."""
-    unwanted = {_CANDIDATE}
-    if claim is not None and is_ours(claim) and not is_going(claim) and not is_going(node):
+def clean_node(node: Raw, claim: Raw | None, *, karpenter: bool = False) -> Cleaning:
+    """`claim`: the NodeClaim of the Node, before it was cleaned itself.
+
+    `karpenter`: it runs, and its marks are its own.
+    """
+    unwanted = {_CANDIDATE, _BESIDE_DISRUPTED}
+    if claim is not None and not karpenter and is_ours(claim) and not is_going(claim) and not is_going(node):
         unwanted.add(_DISRUPTED)
     taints = _list(node.get("spec"), "taints")
     kept, gone = _without(taints, lambda taint: (taint.get("key"), taint.get("effect")) in unwanted)
-    metadata, removed = _without_annotations(node)
+    metadata, removed = _without_annotations(node, [*ANNOTATIONS, *_hold_keys(annotations_of(node))])
     body: dict[str, Any] = {"metadata": metadata} if removed else {}
     if gone:
         body["spec"] = {"taints": kept or None}
@@ -55,15 +63,37 @@ def clean_node(node: Raw, claim: Raw | None) -> Cleaning:
     return Cleaning(tuple(changes), (MergePatch(body),) if body else ())
 
 
-def clean_claim(claim: Raw, nodes: Sequence[Raw] = ()) -> Cleaning:
-    """`nodes`: the Nodes of the claim. The record of a command goes last, so that a new leader can continue it."""
+def _hold_keys(annotations: Mapping[str, str]) -> list[str]:
+    """A mark that cannot be read marks nothing: the other annotation is a user's."""
+    held, value = annotations.get(names.HELD), annotations.get(names.DO_NOT_DISRUPT)
+    ours = held is not None and value == "true" and read_hold(held) is not None
+    return [names.HELD, *([names.DO_NOT_DISRUPT] if ours else [])]
+
+
+def clean_pod(pod: Raw) -> Cleaning:
+    """A user's own protection stays, also one that has replaced ours."""
+    keys = [names.POD_HOLD, *([names.DO_NOT_DISRUPT] if own_hold(annotations_of(pod)) is not None else [])]
+    metadata, removed = _without_annotations(pod, keys)
+    return Cleaning(tuple(removed), (MergePatch({"metadata": metadata}),) if removed else ())
+
+
+def clean_claim(claim: Raw, nodes: Sequence[Raw] = (), *, karpenter: bool = False) -> Cleaning:
+    """`nodes`: the Nodes of the claim. The record of a command goes last, so that a new leader can continue it.
+
+    `karpenter`: it runs, and its marks are its own.
+    """
     unwanted: set[str] = set(CONDITIONS)
-    if is_ours(claim) and not any(map(is_going, (claim, *nodes))):
+    if not karpenter and is_ours(claim) and not any(map(is_going, (claim, *nodes))):
         unwanted.add(ConditionType.DISRUPTION_REASON)
     conditions = _list(claim.get("status"), "conditions")
     kept, gone = _without(conditions, lambda entry: entry.get("type") in unwanted)
-    metadata, removed = _without_annotations(claim)
+    metadata, removed = _without_annotations(claim, [*ANNOTATIONS, *ROLLING])
     patches = [MergePatch({"status": {"conditions": kept or None}}, "status")] if gone else []
+    annotations = annotations_of(claim)
+    before = annotations.get(names.HASH_BEFORE)
+    if before is not None and annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX):
+        metadata["annotations"][names.NODEPOOL_HASH] = before
+        removed.append(f"stamp in {names.NODEPOOL_HASH}")
     if removed:
         patches.append(MergePatch({"metadata": metadata}))
     return Cleaning(tuple([f"condition {entry['type']}" for entry in gone] + removed), tuple(patches))
@@ -78,7 +108,7 @@ def clean_pool(pool: Raw) -> Cleaning:
 def is_ours(claim: Raw) -> bool:
     """Whether we have written to the claim. Commands of another controller are not touched."""
     conditions = _list(claim.get("status"), "conditions")
-    annotations = (claim.get("metadata") or {}).get("annotations") or {}
+    annotations = annotations_of(claim)
     has_condition = any(entry.get("type") in CONDITIONS for entry in conditions)
     return has_condition or any(key in annotations for key in ANNOTATIONS)
 
@@ -97,9 +127,14 @@ def _without(entries: Sequence[Raw], unwanted: Callable[[Raw], bool]) -> tuple[l
     return [each for each in entries if not unwanted(each)], [each for each in entries if unwanted(each)]
 
 
-def _without_annotations(thing: Raw) -> tuple[Raw, list[str]]:
+def annotations_of(thing: Raw) -> Mapping[str, str]:
+    annotations: Mapping[str, str] = (thing.get("metadata") or {}).get("annotations") or {}
+    return annotations
+
+
+def _without_annotations(thing: Raw, keys: Iterable[str]) -> tuple[Raw, list[str]]:
     """The metadata to write, and the removed annotations. The last one removes the empty map, too."""
-    annotations = (thing.get("metadata") or {}).get("annotations") or {}
-    gone = [key for key in ANNOTATIONS if key in annotations]
+    annotations = annotations_of(thing)
+    gone = [key for key in keys if key in annotations]
     metadata = {"annotations": dict.fromkeys(gone) if len(gone) < len(annotations) else None}
     return metadata, [f"annotation {key}" for key in gone]

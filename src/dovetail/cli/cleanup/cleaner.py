@@ -2,20 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dovetail.api.objects import Lease
+from dovetail.api import names
+from dovetail.api.objects import Lease, ObjectMeta, Wire
 from dovetail.cli.common.live import all_pages
-from dovetail.planning.cleaning import Cleaning, Raw, clean_claim, clean_node, clean_pool
+from dovetail.planning.cleaning import Cleaning, Raw, clean_claim, clean_node, clean_pod, clean_pool
 from dovetail.ports import (
     LEASES,
     NODECLAIMS,
     NODEPOOLS,
     NODES,
+    PODS,
     ApiError,
     Clock,
     Conflict,
@@ -36,6 +39,15 @@ LOOK_SECONDS: Final = 1.0
 _NODES: Final = NODES.read_as(dict[str, Any])
 _CLAIMS: Final = NODECLAIMS.read_as(dict[str, Any])
 _POOLS: Final = NODEPOOLS.read_as(dict[str, Any])
+_PODS: Final = PODS.read_as(dict[str, Any])
+_LEASES: Final = LEASES.read_as(dict[str, Any])
+_RENEWAL: Final = ("f:spec", "f:renewTime")
+
+
+class _MarkedPod(Wire, frozen=True):
+    """A cluster may have many pods, and few of them have marks."""
+
+    metadata: ObjectMeta
 
 
 class CleanupOutcome(StrEnum):
@@ -82,6 +94,19 @@ async def live_leases(api: KubeApi, clock: Clock, name: str) -> list[Lease]:
         await clock.sleep(LOOK_SECONDS)
 
 
+async def is_karpenters(api: KubeApi, lease: Lease) -> bool:
+    """Whether another program than ours has renewed the Lease last. Raises ApiError."""
+    meta = lease.metadata
+    found = await api.get(_LEASES, meta.name, namespace=meta.namespace)
+    spec, renewal = _RENEWAL
+    renewers = [
+        str(entry.get("manager", ""))
+        for entry in found["metadata"].get("managedFields") or ()
+        if renewal in ((entry.get("fieldsV1") or {}).get(spec) or {})
+    ]
+    return bool(renewers) and not any(manager.startswith(names.COMPONENT) for manager in renewers)
+
+
 # -- cleaning ----------------------------------------------------------------------------------------------------------
 
 
@@ -94,8 +119,16 @@ class _Task(msgspec.Struct, frozen=True, eq=False):
     after: str = ""  # an object that failed, and that must be cleaned before this one
 
     @property
+    def name(self) -> str:
+        return str(self.thing["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str | None:
+        return self.thing["metadata"].get("namespace") if self.kind.namespaced else None
+
+    @property
     def object(self) -> str:
-        return f"{self.kind.kind}/{self.thing['metadata']['name']}"
+        return "/".join(filter(None, (self.kind.kind, self.namespace, self.name)))
 
     def with_fate(self, fate: CleanupOutcome, cleaning: Cleaning, error: str | None = None) -> CleanedObject:
         return CleanedObject(self.object, fate, cleaning.changes, error)
@@ -104,10 +137,10 @@ class _Task(msgspec.Struct, frozen=True, eq=False):
 _Act = Callable[[_Task, Cleaning], Awaitable[CleanedObject | None]]
 
 
-async def clean(api: KubeApi, *, dry_run: bool = False) -> tuple[CleanedObject, ...]:
+async def clean(api: KubeApi, *, dry_run: bool = False, karpenter: bool = False) -> tuple[CleanedObject, ...]:
     """Remove what is ours, and return what there was to remove. Raises ApiError if the cluster cannot be read.
 
-    Nodes come first: the marks on a NodeClaim say that its Node has marks too.
+    Nodes come first: the marks on a NodeClaim say that its Node has marks too. `karpenter`: it runs.
     """
     nodes, claims, pools = [await _all(api, kind) for kind in (_NODES, _CLAIMS, _POOLS)]
     claim_of = {_machine(claim): claim for claim in claims}
@@ -115,10 +148,12 @@ async def clean(api: KubeApi, *, dry_run: bool = False) -> tuple[CleanedObject, 
     for node in nodes:
         nodes_of.setdefault(_machine(node), []).append(node)
     act: _Act = _would_clean if dry_run else partial(_clean, api)
-    found = await _each(act, [_node_task(node, claim_of.get(_machine(node))) for node in nodes])
+    found = await _each(act, [_node_task(node, claim_of.get(_machine(node)), karpenter) for node in nodes])
     failed = {each.object for each in found if each.fate is CleanupOutcome.FAILED}
-    found += await _each(act, [_claim_task(claim, nodes_of.get(_machine(claim), ()), failed) for claim in claims])
+    claim_tasks = [_claim_task(claim, nodes_of.get(_machine(claim), ()), failed, karpenter) for claim in claims]
+    found += await _each(act, claim_tasks)
     found += await _each(act, [_Task(_POOLS, pool, clean_pool) for pool in pools])
+    found += await _each(act, [_Task(_PODS, pod, clean_pod) for pod in await _marked_pods(api)])
     return tuple(found)
 
 
@@ -130,14 +165,24 @@ def _machine(thing: Raw) -> str:
     return f"{thing['metadata']['uid']} has none"
 
 
-def _node_task(node: Raw, claim: Raw | None) -> _Task:
-    return _Task(_NODES, node, lambda fresh: clean_node(fresh, claim))
+def _node_task(node: Raw, claim: Raw | None, karpenter: bool) -> _Task:
+    return _Task(_NODES, node, lambda fresh: clean_node(fresh, claim, karpenter=karpenter))
 
 
-def _claim_task(claim: Raw, nodes: Sequence[Raw], failed: Collection[str]) -> _Task:
-    names = [f"{_NODES.kind}/{node['metadata']['name']}" for node in nodes]
-    after = next((name for name in names if name in failed), "")
-    return _Task(_CLAIMS, claim, lambda fresh: clean_claim(fresh, nodes), after)
+def _claim_task(claim: Raw, nodes: Sequence[Raw], failed: Collection[str], karpenter: bool) -> _Task:
+    before = [f"{_NODES.kind}/{node['metadata']['name']}" for node in nodes]
+    after = next((name for name in before if name in failed), "")
+    return _Task(_CLAIMS, claim, lambda fresh: clean_claim(fresh, nodes, karpenter=karpenter), after)
+
+
+async def _marked_pods(api: KubeApi) -> list[Raw]:
+    """The pods that guard or drive holds."""
+    marked = []
+    for pod in await _all(api, PODS.read_as(_MarkedPod)):
+        if names.POD_HOLD in pod.metadata.annotations:
+            with suppress(NotFound):
+                marked.append(await api.get(_PODS, pod.metadata.name, namespace=pod.metadata.namespace))
+    return marked
 
 
 async def _each(act: _Act, tasks: Iterable[_Task]) -> list[CleanedObject]:
@@ -180,7 +225,7 @@ async def _until_clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> None:
         except (Conflict, OutcomeUnknown):
             if not tries_left:
                 raise
-        thing = await api.get(task.kind, task.thing["metadata"]["name"])
+        thing = await api.get(task.kind, task.name, namespace=task.namespace)
         if thing["metadata"]["uid"] != task.thing["metadata"]["uid"]:
             raise NotFound(f"{task.object} is another one now")
         cleaning = task.plan(thing)
@@ -192,7 +237,8 @@ async def _send(api: KubeApi, task: _Task, thing: Raw, cleaning: Cleaning) -> No
     for patch in cleaning.patches:
         lock = {"uid": thing["metadata"]["uid"], "resourceVersion": thing["metadata"]["resourceVersion"]}
         body = {**patch.body, "metadata": {**patch.body.get("metadata", {}), **lock}}
-        thing = await api.write(Patch(task.kind, thing["metadata"]["name"], body, subresource=patch.subresource))
+        written = Patch(task.kind, task.name, body, namespace=task.namespace, subresource=patch.subresource)
+        thing = await api.write(written)
 
 
 async def _all(api: KubeApi, kind: Resource[T], *, fields: str = "") -> list[T]:

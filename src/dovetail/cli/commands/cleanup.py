@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from dovetail.api import names
-from dovetail.cli.cleanup.cleaner import CleanedObject, CleanupOutcome, clean, live_leases
+from dovetail.cli.cleanup.cleaner import CleanedObject, CleanupOutcome, clean, is_karpenters, live_leases
 from dovetail.cli.common.options import CONTEXT, KUBECONFIG, OUTPUT
 from dovetail.cli.common.output import count, print_data, print_lines, table, working
 from dovetail.cli.common.process import fail
@@ -50,7 +50,8 @@ def command(*, output: str, quiet: bool, **given: Any) -> None:
 
     That is the taint karpenter.sh/candidate on Nodes, the records of commands and states on NodeClaims, and the use of
     budgets in the status of NodePools. Nodes that were about to be replaced accept pods again, unless they are being
-    deleted. Stop the controller first. What you wrote stays: annotations of pods, fields of NodePools.
+    deleted. What guard and drive have put on Nodes, NodeClaims and pods goes with its marks, also while Karpenter runs.
+    Stop the controller first. What you wrote stays: annotations of pods, fields of NodePools.
 
     Exit codes: 0 cleaned, 1 a controller is running or an object could not be cleaned, 2 wrong usage, 3 the cluster
     cannot be reached.
@@ -83,14 +84,20 @@ async def _cleaned(
     from dovetail.kube import connect  # noqa: PLC0415
 
     async with connect(kubeconfig=kubeconfig, context=context) as api:
-        if not (dry_run or force):
-            live = [
-                f"{lease.metadata.namespace}/{lease.metadata.name} by {lease.spec.holder_identity}"
-                for lease in await live_leases(api, SystemClock(), leader_election_name)
-            ]
-            if live:  # it would put everything back
-                fail(f"a controller is running (Lease held: {', '.join(live)}): stop it first, or use --force", code=1)
-        return CleanupReport(dry_run, await clean(api, dry_run=dry_run))
+        live = [
+            lease
+            for name in (leader_election_name, names.BESIDE_LEASE)
+            for lease in await live_leases(api, SystemClock(), name)
+        ]
+        others = [lease for lease in live if await is_karpenters(api, lease)]
+        ours = [
+            f"{lease.metadata.namespace}/{lease.metadata.name} by {lease.spec.holder_identity}"
+            for lease in live
+            if lease not in others
+        ]
+        if ours and not (dry_run or force):  # it would put everything back
+            fail(f"a controller is running (Lease held: {', '.join(ours)}): stop it first, or use --force", code=1)
+        return CleanupReport(dry_run, await clean(api, dry_run=dry_run, karpenter=bool(others)))
 
 
 def lines_of(report: CleanupReport, *, quiet: bool = False) -> list[str]:
