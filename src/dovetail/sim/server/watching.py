@@ -102,7 +102,8 @@ class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         self._collection = collection
         collection.listeners.append(self._notice)
         self._server.open_watches[self] = None
-        self._opened_at = asyncio.get_running_loop().time()
+        # Rounded as the virtual loop rounds its timers: else it could fire a moment before the end, again and again.
+        self._ends_at = round(asyncio.get_running_loop().time() + self._timeout, 6)
         self._set_timer()
 
     def _version(self) -> int:
@@ -149,13 +150,12 @@ class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
 
     def _set_timer(self) -> None:
         loop = asyncio.get_running_loop()
-        ends_at = self._opened_at + self._timeout
-        last_at, now = ends_at - _LAST_BOOKMARK_SECONDS, loop.time()
-        next_at = min(now + self._server.bookmark_seconds, last_at) if now < last_at else ends_at
+        last_at, now = round(self._ends_at - _LAST_BOOKMARK_SECONDS, 6), loop.time()
+        next_at = min(now + self._server.bookmark_seconds, last_at) if now < last_at else self._ends_at
         self._timer = loop.call_at(next_at, self._tick)
 
     def _tick(self) -> None:
-        if asyncio.get_running_loop().time() >= self._opened_at + self._timeout:
+        if asyncio.get_running_loop().time() >= self._ends_at:
             self.end()
             return
         self._bookmark_due = True

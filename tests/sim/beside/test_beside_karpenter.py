@@ -1,0 +1,279 @@
+"""Guard beside a Karpenter, with chance for users, crashes and lost replies, in virtual time (10 §1).
+
+What must hold, whatever happens: a user's annotation is never changed; no node is taken while it is held, or while a
+pod has been blocked on it for some seconds; a protected pod is evicted only from a node that was taken before, and each
+such node is counted; every hold ends.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from dovetail.api import names
+from dovetail.api.names import ConditionType
+from dovetail.api.objects import Pod
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.model.records import PodInterner, PodRecord
+from dovetail.observe.metrics import Metrics
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, ApiError, Delete, EventType, OutcomeUnknown, Patch, Resource
+from dovetail.rules.protection import protection
+from dovetail.runtime.manager import Controller
+from dovetail.runtime.tasks import root_cause
+from dovetail.sim.actors.cluster import SimCluster, run
+from dovetail.sim.actors.karpenter import Karpenter
+from dovetail.sim.actors.wire import DEPLOYMENTS, Raw, deleting
+from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.server.faults import Fault
+from dovetail.sim.server.store import Change
+from dovetail.values.timestamp import parse_time
+from tests.harness import manifests
+from tests.harness.claims import node_class
+from tests.harness.guarding import BesideProgram
+from tests.harness.provisioning import pool_of_four
+
+HOURS: Final = 3
+SLACK: Final = timedelta(seconds=1)  # between a decision and its first write
+NOTICED: Final = timedelta(seconds=5)  # within which guard has held a node, whatever was lost on the way
+WORKLOADS: Final[Mapping[str, Mapping[str, str]]] = {
+    "plain": {},
+    "windowed": {names.DISRUPTION_SCHEDULE: "*/20 * * * *", names.DISRUPTION_SCHEDULE_DURATION: "8m"},
+    "blocked": {names.DISRUPTION_BLOCK_SCHEDULE: "0 * * * *", names.DISRUPTION_BLOCK_DURATION: "30m"},
+    "short": {names.DO_NOT_DISRUPT: "15m"},
+}
+
+
+class HoldWitness:
+    """Looks at each write of a run, and keeps what must not be."""
+
+    def __init__(self, sim: SimCluster) -> None:
+        self.sim = sim
+        self.broken: list[str] = []
+        self.users: dict[str, str] = {}  # by Node: the do-not-disrupt that a user wrote
+        self.late: set[str] = set()  # Nodes that were taken before they could be held, and lost a protected pod
+        self.taken = 0
+        self.guard_since: datetime | None = None  # None: it does not run
+        self._held_since: dict[str, datetime] = {}
+        self._taken_at: dict[str, datetime] = {}
+        self._pods = PodInterner()
+        sim.server.registry.store.observers.append(self._look)
+
+    def _look(self, resource: Resource[Any], change: Change) -> None:
+        if resource.plural == NODES.plural:
+            self._look_at_node(change)
+        elif resource.plural == "pods" and change.old is not None and not deleting(change.old.body):
+            self._look_at_pod(change.new.body)
+
+    def _look_at_node(self, change: Change) -> None:
+        name, now = change.new.body["metadata"]["name"], self.sim.clock.now()
+        if change.type is EventType.DELETED:
+            for known in (self.users, self._held_since, self._taken_at):
+                known.pop(name, None)
+            return
+        annotations = change.new.body["metadata"].get("annotations") or {}
+        value = annotations.get(names.DO_NOT_DISRUPT)
+        if name in self.users and value != self.users[name]:
+            self.broken.append(f"{now} {name}: a user wrote {self.users[name]!r}, and it is {value!r}")
+        if names.HELD in annotations and value == "true":
+            self._held_since.setdefault(name, now)
+        else:
+            self._held_since.pop(name, None)
+        keys = {taint["key"] for taint in change.new.body["spec"].get("taints") or ()}
+        if names.DISRUPTED_TAINT not in keys:
+            self._taken_at.pop(name, None)
+        elif name not in self._taken_at:
+            self.taken += 1
+            self._taken_at[name] = now
+            if not any(map(deleting, self._claims(name))):  # else somebody has deleted the claim
+                self._look_at_command(name, now)
+
+    def _look_at_command(self, node: str, now: datetime) -> None:
+        held_since = self._held_since.get(node)
+        if held_since is not None and now - held_since > SLACK:
+            self.broken.append(f"{now} {node} was taken though it was held since {held_since}")
+        if self.guard_since is None or now - self.guard_since < NOTICED or node in self.users:
+            return
+        for pod in self.sim.pods(node=node):
+            record, started = self._record(pod), pod.get("status", {}).get("startTime")
+            if started is None or now - parse_time(started) < NOTICED or deleting(pod):
+                continue
+            if all(any(not each.allowed for each in protection(record, at)) for at in (now, now - NOTICED)):
+                self.broken.append(f"{now} {node} was taken though {record.name} was blocked on it")
+
+    def _record(self, pod: Raw) -> PodRecord:
+        """The pod as it was before anybody deleted it."""
+        body = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": None}}
+        return self._pods.pod(msgspec.convert(body, Pod, strict=False))
+
+    def _claims(self, node: str) -> list[Raw]:
+        return [each for each in self.sim.objects(NODECLAIMS) if each.get("status", {}).get("nodeName") == node]
+
+    def _look_at_pod(self, pod: Raw) -> None:
+        if not deleting(pod):
+            return
+        now, node = self.sim.clock.now(), pod["spec"].get("nodeName", "")
+        blocking = [each for each in protection(self._record(pod), now) if not each.allowed]
+        claims = self._claims(node)
+        if not blocking or not claims or not all(map(deleting, claims)):
+            return  # somebody scaled the workload down, or the pod goes in peace
+        if not any(_has_reason(claim) for claim in claims):
+            return  # somebody deleted the claim
+        held_since, taken_at = self._held_since.get(node), self._taken_at.get(node)
+        if held_since is not None and taken_at is not None and held_since + SLACK < taken_at:
+            self.broken.append(f"{now} {pod['metadata']['name']} on {node}: {blocking[0].message}")
+        self.late.add(node)
+
+
+def _has_reason(claim: Raw) -> bool:
+    conditions = claim["status"].get("conditions", ())
+    return any(each["type"] == ConditionType.DISRUPTION_REASON for each in conditions)
+
+
+class Chance:
+    """The users of the cluster, and what goes wrong in it."""
+
+    def __init__(
+        self, sim: SimCluster, guard: BesideProgram, karpenter: Karpenter, seen: HoldWitness, seed: int
+    ) -> None:
+        self._sim = sim
+        self._guard = guard
+        self._karpenter = karpenter
+        self._seen = seen
+        self._draw = Random(seed)
+        self.counted = 0.0
+
+    async def act(self) -> None:
+        deed = self._draw.choice(
+            (self.scale, self.edit_pool, self._annotate, self._delete_claim, self._crash, self._lose, self._restart)
+        )
+        with suppress(ApiError):  # it is gone by now
+            await deed()
+
+    async def scale(self) -> None:
+        name = self._draw.choice(sorted(WORKLOADS))
+        body = {"spec": {"replicas": self._draw.randint(0, 4)}}
+        await self._sim.api.write(Patch(DEPLOYMENTS, name, body, namespace="default"))
+
+    async def edit_pool(self) -> None:
+        labels = {"version": str(self._draw.randint(0, 99))}
+        body = {"spec": {"template": {"metadata": {"labels": labels}}}}
+        await self._sim.api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), "default", body))
+
+    async def _annotate(self) -> None:
+        """A user annotates a node, or takes the annotation back. Nobody annotates what is held: it would be ours."""
+        nodes = [each["metadata"] for each in self._sim.objects(NODES)]
+        free = [each["name"] for each in nodes if names.DO_NOT_DISRUPT not in (each.get("annotations") or {})]
+        mine = sorted(self._seen.users)
+        if mine and self._draw.random() < 0.6:
+            name = self._draw.choice(mine)
+            del self._seen.users[name]
+            await self._write(name, None)
+        elif free:
+            name, value = self._draw.choice(free), self._draw.choice(("true", "2h", "false"))
+            self._seen.users[name] = value
+            await self._write(name, value)
+
+    async def _write(self, node: str, value: str | None) -> None:
+        body = {"metadata": {"annotations": {names.DO_NOT_DISRUPT: value}}}
+        await self._sim.api.write(Patch(NODES, node, body))
+
+    async def _delete_claim(self) -> None:
+        claims = [each["metadata"]["name"] for each in self._sim.objects(NODECLAIMS)]
+        if claims and self._draw.random() < 0.3:
+            await self._sim.api.write(Delete(NODECLAIMS, self._draw.choice(claims)))
+
+    async def _crash(self) -> None:
+        await self.end_guard()
+        await self._sim.clock.sleep(self._draw.choice((0.0, 1.0, 20.0)))
+        await self._guard.start()
+        self._seen.guard_since = self._sim.clock.now()
+
+    async def end_guard(self) -> None:
+        self.counted += self._guard.count("dovetail_beside_late_total", nodepool="default")
+        self._seen.guard_since = None
+        await self._guard.kill()
+
+    async def _lose(self) -> None:
+        fault = Fault(error=OutcomeUnknown("lost"), after=self._draw.random() < 0.5)
+        self._sim.server.faults.add(fault, verb="patch", client=names.COMPONENT, times=self._draw.randint(1, 3))
+        if self._draw.random() < 0.3:
+            self._sim.server.drop_watches()
+
+    async def _restart(self) -> None:
+        await self._karpenter.kill()
+        await self._sim.clock.sleep(self._draw.choice((0.0, 5.0)))
+        await self._karpenter.start()
+
+
+async def _live(sim: SimCluster, guard: BesideProgram, karpenter: Karpenter, seed: int, *, quiet: bool) -> HoldWitness:
+    seen = HoldWitness(sim)
+    seen.guard_since = sim.clock.now()
+    chance = Chance(sim, guard, karpenter, seen, seed)
+    disruption = {"consolidateAfter": "30s", "budgets": [{"nodes": "50%"}]}
+    await sim.apply(node_class(), pool_of_four(disruption=disruption))
+    for name, annotations in WORKLOADS.items():
+        await sim.apply(manifests.deployment(name, replicas=2, cpu="1500m", annotations=annotations))
+    draw = Random(f"{seed} pauses")
+    ends_at = sim.clock.now() + timedelta(hours=HOURS)
+    while sim.clock.now() < ends_at:
+        await sim.clock.sleep(draw.uniform(5, 600))
+        if quiet:
+            await draw.choice((chance.scale, chance.edit_pool))()
+        else:
+            await chance.act()
+    sim.server.faults.clear()
+    await karpenter.kill()
+    for name in WORKLOADS:
+        await sim.api.write(Delete(DEPLOYMENTS, name, namespace="default"))
+    await sim.run_for("2m")
+    for node in sim.objects(NODES):
+        assert names.HELD not in (node["metadata"].get("annotations") or {}), "a hold has not ended"
+    await chance.end_guard()
+    if quiet:  # else a guard may have ended before it could count
+        assert chance.counted >= len(seen.late)
+    return seen
+
+
+def _run(seed: int, *, quiet: bool = False) -> HoldWitness:
+    def controllers_of(cluster: WatchedCluster, metrics: Metrics) -> Sequence[Controller]:
+        return guard_controllers(cluster, metrics, GuardOptions())
+
+    async def within(sim: SimCluster) -> HoldWitness:
+        async with AsyncExitStack() as stack:
+            cloud = SimCloud(sim, seed=seed, register_seconds=20.0, register_spread_seconds=70.0)
+            await stack.enter_async_context(cloud)
+            karpenter = await stack.enter_async_context(Karpenter(sim, cloud))
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            guard = BesideProgram(sim, group, controllers_of)
+            await guard.start()
+            return await _live(sim, guard, karpenter, seed, quiet=quiet)
+        raise AssertionError("unreachable")
+
+    async def told(sim: SimCluster) -> HoldWitness:
+        try:
+            return await within(sim)
+        except BaseExceptionGroup as errors:
+            raise root_cause(errors) from None
+
+    return run(told, seed=seed, shuffle=True, latency_seconds=0.02)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_holds_whatever_happens(seed: int) -> None:
+    seen = _run(seed)
+    assert not seen.broken, "\n".join(seen.broken)
+    assert seen.taken >= 10, "Karpenter had too little to do"
+
+
+def test_nothing_is_late_while_nothing_fails() -> None:
+    """The lead covers the boot of a replacement."""
+    seen = _run(0, quiet=True)
+    assert not seen.broken, "\n".join(seen.broken)
+    assert not seen.late
+    assert seen.taken >= 10, "Karpenter had too little to do"
