@@ -118,9 +118,37 @@ class TextLines(logging.Formatter):
         keys = keys_of(record)
         trace = keys.pop("stacktrace", "")
         time, level, message = (keys.pop(key) for key in ("time", "level", "message"))
-        behind = " ".join(f"{key}={value}" for key, value in keys.items())
+        others = {key: _for_people(value) for key, value in _flat(keys) if key != "name"}
+        name = keys.get("name", "")
+        name = "/".join(map(str, name)) if isinstance(name, list) else str(name)
+        if name and name not in others.values():  # the key of a reconcile is most often named as its object, too
+            others["name"] = name
+        behind = " ".join(f"{key}={_quoted(text)}" for key, text in others.items() if text)
         lines = [f"{time} {level:<5} {message}  {behind}", *trace.rstrip().splitlines()]
         return "\n".join(map(plain, lines))
+
+
+def _for_people(value: Any) -> str:
+    """Without brackets and empty values."""
+    if isinstance(value, Mapping):
+        texts = {key: _for_people(entry) for key, entry in _flat(value)}
+        return " ".join(f"{key}={_quoted(text)}" for key, text in texts.items() if text)
+    if isinstance(value, list):
+        return ", ".join(map(_for_people, value))
+    return "" if value is None else str(value)
+
+
+def _flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The entries of a tree, such as `spec.replicas`. UIDs tell people nothing."""
+    for key, entry in value.items():
+        if isinstance(entry, Mapping):
+            yield from _flat(entry, f"{path}{key}.")
+        elif key != "uid":
+            yield f"{path}{key}", entry
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if " " in text and '"' not in text else text
 
 
 # -- sampling ---------------------------------------------------------------------------------------------------------

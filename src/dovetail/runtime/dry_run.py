@@ -67,5 +67,7 @@ def _body(write: Write[Any]) -> Body:
 
 
 def _gist(event: Body) -> dict[str, Any]:
-    """The content of an event without its time and name."""
-    return {key: event[key] for key in ("regarding", "type", "note") if key in event}
+    """The content of an event without its time and name, and the object that it is about."""
+    about = event.get("regarding", {})
+    where = "/".join(filter(None, (about.get("kind"), about.get("namespace"), about.get("name"))))
+    return {"regarding": where, **{key: event[key] for key in ("type", "note") if key in event}}

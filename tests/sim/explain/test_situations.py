@@ -1,9 +1,12 @@
 """Why does this node not go? `explain node/X` names the cause in its first sentence, and so do events, metrics and the
 dashboard."""
 
+import logging
 from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
+
+import pytest
 
 from dovetail.api.names import EventReason
 from dovetail.cli.common.output import Times
@@ -93,7 +96,8 @@ async def test_a_budget_of_zero(setting: Setting) -> None:
     assert " stuck " in NodeTable([row], ViewState(), Times(now, UTC), None).line(row, selected=False).plain
 
 
-async def test_a_misspelt_schedule_of_a_budget(setting: Setting) -> None:
+async def test_a_misspelt_schedule_of_a_budget(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dovetail.controllers.disruption.reporter")
     budget = {"nodes": "1", "schedule": "0 25 * * *", "duration": "1h"}
     (claim,) = await stand(setting, pool(budgets=[budget], consolidateAfter="Never"))
     await drift(setting, claim)
@@ -101,6 +105,8 @@ async def test_a_misspelt_schedule_of_a_budget(setting: Setting) -> None:
     node = node_of(setting, claim)
     says(setting, node, "is stuck (Drifted)", "budgets[0] of NodePool default is invalid and counts as 0: hour '25'")
     assert "budgets[0] of NodePool default is invalid" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
+    (line,) = (each.__dict__ for each in caplog.records if each.getMessage() == "node stays")
+    assert (line["Node"], "is invalid and counts as 0: hour '25'" in line["why"]) == (node, True)
     assert any("InvalidBudget" in line for line in asked(setting, "explain", f"node/{node}").lines)
 
 

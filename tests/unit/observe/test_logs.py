@@ -91,6 +91,23 @@ def test_text_for_people() -> None:
     assert text == "2026-03-07T01:20:00.123Z INFO  tainted node  logger=runtime.lease Node=n1"
 
 
+def test_text_for_people_has_neither_brackets_nor_uids() -> None:
+    bought = {"cpu": "2", "memory": "3Gi"}
+    body = {"uid": "634d", "graceSeconds": None, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
+    with about(controller="eviction-queue", name=("shop", "cart-0", "634d")):
+        text = TextLines().format(record("x", requests=bought, Pods=["a", "b"], body=body))
+    assert text.endswith(
+        'x  logger=runtime.lease controller=eviction-queue requests.cpu=2 requests.memory=3Gi Pods="a, b" '
+        'body.spec.taints="key=a effect=NoSchedule" name=shop/cart-0/634d'
+    )
+
+
+def test_text_for_people_names_the_object_of_a_reconcile_once() -> None:
+    with about(name=("shop", "cart-0")):
+        text = TextLines().format(record("bad annotation", Pod="shop/cart-0", problem="1d is no duration"))
+    assert text.endswith('bad annotation  logger=runtime.lease Pod=shop/cart-0 problem="1d is no duration"')
+
+
 def test_of_many_equal_messages_a_second_every_hundredth_is_told() -> None:
     sampling = Sampling()
     assert sum(sampling.filter(record("same %d", number)) for number in range(350)) == 102

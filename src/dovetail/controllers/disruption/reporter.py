@@ -2,18 +2,20 @@
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import about_claim, about_node, about_pool, publish
+from dovetail.model.refs import Sentence
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.planning.disruption.assessment import DisruptionAssessment, PassOutcome
 from dovetail.planning.disruption.board import CONSOLIDATING, Method, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.validation import Rejection
 from dovetail.rules.budgets import BUDGETED
+from dovetail.rules.reasons import MARKED
 from dovetail.runtime.events import DEDUPE_SECONDS
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.placement import price_text
@@ -50,6 +52,7 @@ class DisruptionReporter:
         self._metrics = metrics
         self._blocked_nodes = Rotation()
         self._refused_nodes = Rotation()
+        self._logged: dict[str, str] = {}
 
     def pass_finished(self, context: Context, outcome: PassOutcome, seconds: float) -> None:
         assessment, decision = outcome.assessment, outcome.decision
@@ -64,12 +67,23 @@ class DisruptionReporter:
         # Consolidation refuses most nodes. What blocks a reason that a node has must not wait for these.
         refused = {node: why for node, why in outcome.staying.items() if decision.refused.get(node) is why}
         blocked = [(node, why) for node, why in outcome.staying.items() if node not in refused]
+        self._log_blocked(assessment, dict(blocked))
         for node, why in self._blocked_nodes.next(blocked):
             self._on_node(context, node, EventReason.DISRUPTION_BLOCKED, str(why))
         for node, why in self._refused_nodes.next(refused.items()):
             self._on_node(
                 context, node, EventReason.UNCONSOLIDATABLE, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS
             )
+
+    def _log_blocked(self, assessment: DisruptionAssessment, blocked: Mapping[str, Sentence]) -> None:
+        """One line for each node that has drifted or expired and stays, when the cause changes."""
+        wanted = {each.node for each in assessment.left if each.verdict.reason in MARKED}
+        wanted |= {each.node for reason in MARKED for each in assessment.candidates.get(reason, ())}
+        logged = {node: str(why) for node, why in sorted(blocked.items()) if node in wanted}
+        for node, why in logged.items():
+            if self._logged.get(node) != why:
+                log.info("node stays", extra={"Node": node, "why": why})
+        self._logged = logged
 
     def _out_of_budget(self, context: Context, assessment: DisruptionAssessment) -> None:
         for name, spent in assessment.spending.items():
