@@ -32,7 +32,6 @@ from dovetail.scheduling.placement import (
     queue,
 )
 from dovetail.scheduling.refusals import (
-    OtherPoolWanted,
     PlacementDeferred,
     Refusal,
     check_ports,
@@ -115,10 +114,11 @@ class Engine:
         raise refusal
 
     def attempt(self, wish: RelaxedRequest) -> None:
-        reasons: list[str] = []
-        if self._on_a_node(wish, reasons) or self._with_others(wish) or self._alone(wish, reasons):
+        of_nodes: list[str] = []
+        of_pools: list[str] = []
+        if self._on_a_node(wish, of_nodes) or self._with_others(wish) or self._alone(wish, of_pools):
             return
-        raise Refusal("; ".join(reasons) or "there is no node, and no NodePool that could make one")
+        raise Refusal("; ".join(of_pools + of_nodes) or "there is no node, and no NodePool that could make one")
 
     def _on_a_node(self, wish: RelaxedRequest, reasons: list[str]) -> bool:
         refusals = Counter[str]()
@@ -126,10 +126,12 @@ class Engine:
             try:
                 site.take(wish, self._topology)
             except Refusal as refusal:
-                refusals[str(refusal)] += 1
+                refusals["" if _is_of_other_pool(wish, site.labels) else f": {refusal}"] += 1
             else:
                 return True
-        reasons += [f"{count} node(s): {why}" for why, count in sorted(refusals.items())]
+        not_wanted = refusals.pop("", 0)
+        reasons += [f"{count} node(s){why}" for why, count in sorted(refusals.items())]
+        reasons += [f"{not_wanted} node(s) of other NodePools"] if not_wanted else []
         return False
 
     def _with_others(self, wish: RelaxedRequest) -> bool:
@@ -150,11 +152,11 @@ class Engine:
             try:
                 empty = supply.draft(f"new node {self._made + index + 1}")  # not a possible label value
                 draft = self._joined(empty, wish)
-            except OtherPoolWanted:
-                not_wanted += 1
-                continue
             except Refusal as refusal:
-                reasons.append(f"NodePool {supply.pool.name}: {refusal}")
+                if _is_of_other_pool(wish, supply.pool.requirements):
+                    not_wanted += 1
+                else:
+                    reasons.append(f"NodePool {supply.pool.name}: {refusal}")
                 continue
             self._drafts.append(empty)
             self._settle(index, draft)
@@ -176,7 +178,7 @@ class Engine:
         check_taints(wish, draft.pool.taints)
         check_ports(wish.pod.ports, draft.ports)
         if unmet := draft.requirements.incompatibility(wish.full, well_known):
-            raise OtherPoolWanted if unmet.key == names.NODEPOOL_LABEL else Refusal(str(unmet))
+            raise Refusal(str(unmet))
         node = draft.requirements & wish.full
         refusal = Refusal()
         for place in wish.pod.volumes.alternatives:
@@ -212,3 +214,9 @@ class Engine:
         placed = ((site.node, site.placed) for site in self._sites)
         options = self._options
         return solution(order, placed, self._drafts, errors, options, finish=lambda draft: finished(draft, options))
+
+
+def _is_of_other_pool(wish: RelaxedRequest, labels: Requirements) -> bool:
+    """Whether the pod asks for other NodePools by their names."""
+    key = names.NODEPOOL_LABEL
+    return key in wish.full and key in labels and not wish.full.get(key).overlaps(labels.get(key))

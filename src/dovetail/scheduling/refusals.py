@@ -13,10 +13,6 @@ class Refusal(Exception):
     """The pod cannot go there; the message is for people."""
 
 
-class OtherPoolWanted(Refusal):
-    """The pod asks for other NodePools by their names."""
-
-
 class PlacementDeferred(Exception):
     """The pod has to wait for the next run: relaxing does not help."""
 

@@ -134,9 +134,9 @@ def test_a_pod_that_fits_nowhere_is_told_why() -> None:
         pools=(pool("one"), pool("two", taints=("own=x:NoSchedule",))),
     )
     assert why(found, "q") == (
-        "1 node(s): the taint own:NoSchedule is not tolerated; 2 node(s): too little cpu; "
         "NodePool two: the taint own=x:NoSchedule is not tolerated; "
-        "NodePool one: of its instance types, 1 are too small"
+        "NodePool one: of its instance types, 1 are too small; "
+        "1 node(s): the taint own:NoSchedule is not tolerated; 2 node(s): too little cpu"
     )
     assert "label 'team' does not have known values" in why(found, "p").replace('"', "'")
     assert found.errors["q"].pod.path == "shop/q"
@@ -460,7 +460,7 @@ def test_each_place_of_a_volume_is_tried() -> None:
     assert zones(ask(pod("p", volumes=at_one_of("x", "b", "a")))) == [["b"]]
     found = ask(pod("p", volumes=at_one_of("x", "b")), nodes=(node("n1", "a"), node("n2", "b")))
     assert found.existing == {"n2": ("p",)}
-    assert why(ask(pod("p", volumes=at_one_of("x")), nodes=(node("n1", "a"),)), "p").startswith(
+    assert why(ask(pod("p", volumes=at_one_of("x")), nodes=(node("n1", "a"),)), "p").endswith(
         "1 node(s): its volumes cannot be used here"
     )
     torn = pod("p", nodeSelector={ZONE: "a"}, volumes=at_one_of("b", "c"))
@@ -528,7 +528,7 @@ def test_types_that_the_limits_rule_out_are_counted() -> None:
     limited = pool(limits={"cpu": 4000})
     there = node("n1", "a", cpu=0, pool="default", capacity=machine("small", 2).capacity)
     found = ask(pod("p", cpu="5"), nodes=(there,), pools=(limited,), types=(machine("small", 2), machine("large", 8)))
-    assert why(found, "p").endswith(
+    assert why(found, "p").startswith(
         "NodePool default: of its instance types, 1 are too small, 1 exceed its limits (limits.cpu: 2 of 4 in use)"
     )
 
@@ -538,7 +538,7 @@ def test_limits_count_nodes_that_are_there_and_each_new_one() -> None:
     there = (node("n1", "a", cpu=0, pool="default"), node("n2", "a", cpu=0, pool="default", open=False))
     found = ask(*web(4, spread(HOST, "web")), nodes=there, pools=(limited,))
     assert len(found.new_claims) == 2
-    assert why(found, "p3").endswith("NodePool default: its limit of nodes is reached (limits.nodes: 3 of 3 in use)")
+    assert why(found, "p3").startswith("NodePool default: its limit of nodes is reached (limits.nodes: 3 of 3 in use)")
     room = node("n1", "a", pool="default")
     over = ask(pod("p"), nodes=(room,), pools=(pool(limits={"cpu": 0}),))
     assert over.existing == {"n1": ("p",)}  # a pool over its limits still has its nodes
@@ -546,10 +546,14 @@ def test_limits_count_nodes_that_are_there_and_each_new_one() -> None:
 
 def test_pools_that_the_pod_does_not_ask_for_are_counted_only() -> None:
     mine = pod("p", cpu="50", nodeSelector={"karpenter.sh/nodepool": "a"})
-    pools = tuple(pool(name, requirements=of_labels({"karpenter.sh/nodepool": name})) for name in "abc")
-    assert why(ask(mine, pools=pools), "p") == (
+    pools = [pool(name, requirements=of_labels({"karpenter.sh/nodepool": name})) for name in "abc"]
+    pools[1] = msgspec.structs.replace(pools[1], limits={"cpu": 0})  # which is no reason for this pod
+    nodes = [
+        msgspec.structs.replace(node(f"n{name}", "a", cpu=0), labels={"karpenter.sh/nodepool": name}) for name in "abc"
+    ]
+    assert why(ask(mine, pools=tuple(pools), nodes=tuple(nodes)), "p") == (
         "NodePool a: of its instance types, 1 are too small; 2 other NodePools are not what it asks for by "
-        "karpenter.sh/nodepool"
+        "karpenter.sh/nodepool; 1 node(s): too little cpu; 2 node(s) of other NodePools"
     )
 
 
