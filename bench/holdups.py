@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.cluster import objects as cluster_objects
 from dovetail.api import names
-from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.engine import DisruptionController
@@ -220,7 +220,7 @@ class Program:
             Timings(disruption_idle_seconds=0.2),
             FeatureGates(),
             provisioning=ProvisioningOptions(compute=ThreadCompute()),
-            disrupting=DisruptionOptions(),
+            disrupting=True,
             types=types,
             of_provider=kwok_controllers(provider, self.cluster),
         )

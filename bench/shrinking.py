@@ -12,7 +12,6 @@ from typing import Final
 
 from bench import half_empty
 from bench.half_empty import HEAD, LARGE, PAUSE_SECONDS, POOL, REST_SECONDS, Course, Started, figures, print_rows
-from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.controllers.disruption.reporter import log as decisions
 from dovetail.ports import NODEPOOLS, NODES, PODS, Delete, EventType, Patch, Resource
 from dovetail.sim.actors.wire import DEPLOYMENTS
@@ -90,7 +89,7 @@ def shrunk(number: int) -> Course:
     level = decisions.level
     decisions.setLevel(logging.INFO)
     try:
-        play(scenario, kwok=True, disrupting=DisruptionOptions())
+        play(scenario, kwok=True, disrupting=True)
     finally:
         decisions.setLevel(level)
     return course

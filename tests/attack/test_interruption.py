@@ -17,14 +17,13 @@ import os, signal
 from datetime import datetime, UTC
 from dovetail.api.documents import read_documents
 from dovetail.cli.common.process import ends_at_once
-from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.sim.scenarios.player import play_through
 from dovetail.sim.scenarios.reading import read_scenario
 
 now = datetime(2026, 3, 2, tzinfo=UTC)
 scenario = read_scenario(read_documents(open("examples/scenarios/week.yaml", "rb").read(), "week.yaml"), now=now)
 with ends_at_once():
-    play_through(scenario, None, DisruptionOptions(), lambda _: os.kill(os.getpid(), signal.SIGINT))
+    play_through(scenario, None, lambda _: os.kill(os.getpid(), signal.SIGINT))
 """
 
 

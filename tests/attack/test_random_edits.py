@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 
 from dovetail.api import names
-from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.ports import EVENTS, LEASES, NODES
 from dovetail.sim.checkers.checkers import RULES
 from tests.attack.random_edits import RandomEdits
@@ -87,9 +86,7 @@ def test_the_controllers_survive_random_edits_and_come_to_rest(seed: int) -> Non
         assert not late, "\n".join(late[:LATE_AT_MOST])
 
     try:
-        provisioning.play(
-            scenario, disrupting=DisruptionOptions(), kwok=bool(seed % 2), seed=seed, shuffle=True, except_for=RULES
-        )
+        provisioning.play(scenario, disrupting=True, kwok=bool(seed % 2), seed=seed, shuffle=True, except_for=RULES)
     except BaseException as error:
         error.add_note("\n".join([f"seed {seed}", *(told[:TOLD_AT_MOST] for each in edits for told in each.told)]))
         raise

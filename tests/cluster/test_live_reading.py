@@ -51,7 +51,8 @@ def dovetail(plane: ControlPlane, *arguments: str, user: str | None = None) -> S
     where = [] if "-f" in arguments else ["--kubeconfig", str(plane.kubeconfig_of(user) if user else plane.kubeconfig)]
     done = subprocess.run(
         [Path(sys.executable).with_name("dovetail"), *arguments, *where],
-        env={key: os.environ[key] for key in KEPT if key in os.environ},
+        # A live cluster shows by its CRDs who decides, its dump does not.
+        env={key: os.environ[key] for key in KEPT if key in os.environ} | {"DOVETAIL_DECIDER": "dovetail"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

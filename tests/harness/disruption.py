@@ -15,7 +15,6 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.api.names import ConditionType
-from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, NODES, PODS, Delete, Patch, Resource
 from dovetail.rules.states import NodeState, state_of
 from dovetail.sim.actors.wire import DEPLOYMENTS, Raw, active
@@ -34,7 +33,7 @@ _PASSES = "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_c
 
 @gives("setting")
 def play(scenario: Scenario[Setting], **options: Any) -> None:
-    provisioning.play(scenario, disrupting=DisruptionOptions(), **options)
+    provisioning.play(scenario, disrupting=True, **options)
 
 
 # -- making ------------------------------------------------------------------------------------------------------------

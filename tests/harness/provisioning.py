@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from dovetail.api import names
-from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS
@@ -78,7 +78,7 @@ def play(
     computing_seconds: float = 0.0,
     seed: int = 0,
     batch_longest: timedelta = timedelta(seconds=10),
-    disrupting: DisruptionOptions | None = None,
+    disrupting: bool = False,
     **running: Any,
 ) -> None:
     """Run the scenario beside all controllers."""
@@ -107,6 +107,5 @@ def play(
         provider_of=partial(KwokProvider, seed=seed) if kwok else None,
         seed=seed,
         computing_seconds=computing_seconds,
-        reading=(disrupting or DisruptionOptions()).reading,
         **running,
     )

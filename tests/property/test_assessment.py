@@ -10,8 +10,8 @@ import pytest
 
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT
 from dovetail.model.records import ClaimRecord, InstanceLabels, NodeRecord, PdbRecord, PodRecord, PoolRecord
+from dovetail.model.rule_settings import BudgetSemantics, RuleSettings
 from dovetail.model.snapshot import Snapshot
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.assessment import assess
 from dovetail.views.board.maker import BoardMaker
 from dovetail.views.explain.verdicts import explain
@@ -157,9 +157,9 @@ def test_boards_and_explanations_of_what_changed_are_those_made_from_nothing(see
         end = at.replace(minute=0, second=0, microsecond=0) + 2 * DAY
         semantics = BudgetSemantics.UPSTREAM if chance.random() < 0.02 else BudgetSemantics.SEED
         # Records may also be equal without being the same.
-        snapshot = records.snapshot()
-        before = assess(snapshot, at, semantics, before=before)
-        fresh = assess(snapshot, at, semantics)
+        snapshot = msgspec.structs.replace(records.snapshot(), settings=RuleSettings(budgets=semantics))
+        before = assess(snapshot, at, before=before)
+        fresh = assess(snapshot, at)
         assert boards.make(before, end) == BoardMaker().make(fresh, end)
         assert explain(before) == explain(fresh)
 

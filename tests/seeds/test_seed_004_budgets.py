@@ -6,7 +6,8 @@ The seed writes `nodes: 10` (the API wants text) and a schedule without duration
 import pytest
 
 from dovetail.api.names import Reason
-from dovetail.rules.budgets import BudgetConsumer, BudgetSemantics, PoolCounts, read_budgets
+from dovetail.model.rule_settings import BudgetSemantics
+from dovetail.rules.budgets import BudgetConsumer, PoolCounts, read_budgets
 from dovetail.rules.states import NodeState
 from tests.seeds.documents import SEED_004_APPROACH_B
 from tests.seeds.reading import NODES, allowed, limits, pool_with_budgets, read_pool

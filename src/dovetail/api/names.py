@@ -16,6 +16,7 @@ NODEPOOL_PLURAL: Final = "nodepools"
 NODECLAIM_KIND: Final = "NodeClaim"
 NODECLAIM_PLURAL: Final = "nodeclaims"
 
+OWN_GROUP: Final = "dovetail.dev"
 KWOK_GROUP: Final = "karpenter.kwok.sh"
 KWOK_VERSION: Final = "v1alpha1"
 KWOK_API_VERSION: Final = "karpenter.kwok.sh/v1alpha1"

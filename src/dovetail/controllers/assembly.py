@@ -43,7 +43,6 @@ from dovetail.planning.disruption.assessment import DisruptionPlanner
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.compute import SerialCompute
 from dovetail.runtime.manager import Controller
 from dovetail.state.scheduling import SchedulingState
@@ -57,12 +56,6 @@ class FeatureGates(msgspec.Struct, frozen=True, kw_only=True):
     spot_to_spot_consolidation: bool = False
 
 
-class DisruptionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's options for disruption."""
-
-    reading: BudgetSemantics = BudgetSemantics.SEED
-
-
 def all_controllers(
     cluster: WatchedCluster,
     provider: CloudProvider,
@@ -71,13 +64,13 @@ def all_controllers(
     gates: FeatureGates,
     *,
     provisioning: ProvisioningOptions | None = None,
-    disrupting: DisruptionOptions | None = None,
+    disrupting: bool = False,
     types: InstanceTypeSource | None = None,
     of_provider: Sequence[Controller] = (),
 ) -> list[Controller]:
     """Call it before the reflectors run: the controllers subscribe to the stores.
 
-    Without `provisioning` pending pods get no nodes. Without both options no node is disrupted gracefully.
+    Without `provisioning` pending pods get no nodes. Without it and `disrupting` no node is disrupted gracefully.
     `types`: asks the provider for instance types, if other code needs them too. `of_provider`: the controllers that the
     provider needs for itself.
     """
@@ -102,7 +95,7 @@ def all_controllers(
         ProtectionEvents(cluster, metrics),
         health,
         NodePoolCounter(cluster, timings),
-        NodePoolDisruptions(cluster, timings, disrupting.reading if disrupting is not None else BudgetSemantics.SEED),
+        NodePoolDisruptions(cluster, timings),
         NodePoolHash(cluster),
         NodePoolReadiness(cluster),
         NodePoolValidation(cluster),
@@ -113,13 +106,13 @@ def all_controllers(
             cluster, state, types, creation, provisioning=provisioning, metrics=metrics, timings=timings
         )
         controllers.append(provisioner)
-        if disrupting is not None:
+        if disrupting:
             counts, marks = DisruptionMetrics(metrics.registry), CandidateMarks(cluster)
             accounts = DisruptionAccounts(cluster, counts)
             provisioner.on_created(accounts.launched)
-            planner = DisruptionPlanner(options=provisioning.options, reading=disrupting.reading)
+            planner = DisruptionPlanner(options=provisioning.options, settings=cluster.settings)
             compute = SerialCompute(provisioning.compute)
-            recheck = Recheck(cluster, disrupting.reading, LandingCheck(cluster, state, planner, compute))
+            recheck = Recheck(cluster, LandingCheck(cluster, state, planner, compute))
             commands = DisruptionCommands(cluster, state, creation, metrics, timings, recheck=recheck, counts=counts)
             disruption = DisruptionController(
                 cluster,

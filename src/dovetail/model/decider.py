@@ -33,10 +33,29 @@ class Decider(msgspec.Struct, frozen=True, rename="camel"):
     """What shows it, for people."""
 
     @property
+    def text(self) -> str:
+        """What `parse_decider` reads."""
+        version = f"@{self.version}" if self.version else ""
+        mode = "" if self.mode in (None, DovetailMode.RUN) else f":{self.mode}"
+        return f"{self.controller}{mode}{version}"
+
+    @property
     def name(self) -> str:
         """`Karpenter 1.15`, `Dovetail (guard)`."""
-        more = f" ({self.mode})" if self.mode is not None else f" {self.version}" if self.version else ""
+        shown = self.mode is not None and self.mode is not DovetailMode.RUN
+        more = f" ({self.mode})" if shown else f" {self.version}" if self.version else ""
         return f"{_NAMES[self.controller]}{more}"
+
+    @property
+    def sentence(self) -> str:
+        """For heads: `Karpenter 1.15 decides: it holds the Lease karpenter/karpenter-leader-election`."""
+        who = "Karpenter decides, and Dovetail guards" if self.mode is DovetailMode.GUARD else f"{self.name} decides"
+        return f"{who}: {self.reason}" if self.reason else who
+
+    @property
+    def own_budgets(self) -> bool:
+        """Whether Dovetail spends the budgets; in guard Karpenter does."""
+        return self.controller is DecidingController.DOVETAIL and self.mode is not DovetailMode.GUARD
 
     @property
     def release(self) -> tuple[int, int] | None:

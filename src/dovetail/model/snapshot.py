@@ -5,6 +5,7 @@ import msgspec
 from dovetail.model.finding import Finding
 from dovetail.model.records import ClaimRecord, InstanceLabels, NodeRecord, PdbRecord, PodRecord, PoolRecord, Record
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 
 
 class ClusterNode(Record, frozen=True):
@@ -53,3 +54,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pools: dict[str, PoolRecord] = {}
     pdbs: tuple[PdbRecord, ...] = ()
     problems: tuple[Finding, ...] = ()
+    settings: RuleSettings = DEFAULT_SETTINGS

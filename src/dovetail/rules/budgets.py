@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from enum import StrEnum
 
 import msgspec
 
@@ -11,6 +10,7 @@ from dovetail.api import objects
 from dovetail.api.names import ConditionType, EventReason, Reason
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.reasons import DISRUPTION_REASONS, is_budgeted
 from dovetail.rules.states import IN_DISRUPTION, NodeState, state_of
@@ -38,13 +38,6 @@ _NODES = re.compile(r"(?:(100|[0-9]{1,2})%|([0-9]+))")
 _BY_NAME = {spelling: reason for reason in BUDGETED for spelling in (reason.value, reason.value.lower())}
 # Names of the reasons in older documents. The API refuses such a budget, but it is clear which reason it must block.
 FORMER_NAMES = {name: reason for reason, row in DISRUPTION_REASONS.items() for name in row.former_names}
-
-
-class BudgetSemantics(StrEnum):
-    """Whether a budget without reasons applies only to reasons that no active budget names, or to all (R25)."""
-
-    SEED = "by-reason"
-    UPSTREAM = "upstream"
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):

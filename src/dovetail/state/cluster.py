@@ -16,6 +16,7 @@ from dovetail.api import names, objects, pod_specs, storage
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import PdbRecord, PodInterner, PodRecord, pdb_record, pool_record
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.scheduling.volumes import Storage
@@ -61,7 +62,9 @@ class ClusterState:
     `node_class`: without it all nodes count as ours, and pods are kept without what only scheduling reads. That is
     enough for rules and views.
     `failed` is called with errors of subscribers and of derived values; without it, they are raised. `warn` is called
-    with lines for the log. `scheduler_profiles`: the configuration of kube-scheduler; only with default spread
+    with lines for the log. `settings`: what rules take as settings.
+
+    `scheduler_profiles`: the configuration of kube-scheduler; only with default spread
     constraints in it are there stores of Services and of the controllers of pods.
     """
 
@@ -73,6 +76,7 @@ class ClusterState:
         warn: Callable[[str], object] = lambda _: None,
         scheduler_profiles: SchedulerProfiles | None = None,
         well_known_labels: frozenset[str] = names.WELL_KNOWN_LABELS,
+        settings: RuleSettings = DEFAULT_SETTINGS,
     ) -> None:
         self._stores: dict[str, Store[Any]] = {}
         self._readings: dict[str, Projection] = {}
@@ -84,6 +88,7 @@ class ClusterState:
 
         self.node_class = node_class or NodeClassKind("", "", "")
         self.well_known_labels = well_known_labels
+        self.settings = settings
         self._all_ours = node_class is None
         self.warn = warn
         self.failed = failed
@@ -188,6 +193,7 @@ class ClusterState:
                 pools={pool.name: pool for pool in sorted(map(pool_record, pools), key=_NAME)},
                 pdbs=tuple(sorted(pdbs, key=_IN_NAMESPACE)),
                 problems=problems,
+                settings=self.settings,
             )
 
         return snapshot

@@ -13,6 +13,7 @@ from dovetail.api.schema import SchemaViolation, crd_schema, violations
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import Snapshot
 from dovetail.state.cluster import ClusterState
 
@@ -58,10 +59,12 @@ FieldRemedy = Callable[[str, Mapping[str, Any], SchemaViolation], str]
 
 
 def take_in(
-    documents: Iterable[Document], field_remedy: FieldRemedy = lambda _kind, _value, _violation: "correct it"
+    documents: Iterable[Document],
+    field_remedy: FieldRemedy = lambda _kind, _value, _violation: "correct it",
+    settings: RuleSettings = DEFAULT_SETTINGS,
 ) -> Intake:
     """Read the documents. One that cannot be read is a problem of its own; the others count."""
-    state = ClusterState()
+    state = ClusterState(settings=settings)
     ignored: Counter[str] = Counter()
     problems: list[Finding] = []
     unreadable: list[Document] = []

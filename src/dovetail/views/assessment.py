@@ -16,13 +16,13 @@ import msgspec
 from dovetail.api.names import Reason
 from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import RuleSettings
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.planning.disruption.replaceable import Replacements
 from dovetail.rules.budgets import (
     BUDGETED,
     Allowance,
     BudgetRule,
-    BudgetSemantics,
     PoolCounts,
     allowance,
     allowances,
@@ -70,13 +70,13 @@ class PoolAssessment(msgspec.Struct, frozen=True, eq=False):
     claims: int
     """NodeClaims that are not being deleted."""
     starting: StartingNodes | None
-    semantics: BudgetSemantics
+    settings: RuleSettings
     allowances: dict[Reason, Allowance]
     until: datetime
     """Time alone changes nothing here before this instant."""
 
     def allowance_at(self, reason: Reason, at: datetime) -> Allowance:
-        return allowance(self.budgets, reason=reason, now=at, counts=self.counts, reading=self.semantics)
+        return allowance(self.budgets, reason=reason, now=at, counts=self.counts, reading=self.settings.budgets)
 
 
 class NodeAssessment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -107,20 +107,17 @@ class Assessment:
         self,
         snapshot: Snapshot,
         at: datetime,
-        semantics: BudgetSemantics,
         before: "Assessment | None",
         replacements: Replacements,
     ) -> None:
         self.snapshot = snapshot
         self.at = at
-        self.semantics = semantics
+        self.settings = snapshot.settings
         self._replacements = replacements
         self.pdbs = PdbIndex(snapshot.pdbs, snapshot.pods)
-        if before is not None and (before.at > at or before.semantics is not semantics):
+        if before is not None and (before.at > at or before.settings != snapshot.settings):
             before = None
-        self.pools: dict[str, PoolAssessment] = _assess_pools(
-            snapshot, at, semantics, {} if before is None else before.pools
-        )
+        self.pools: dict[str, PoolAssessment] = _assess_pools(snapshot, at, {} if before is None else before.pools)
         self._before = {} if before is None else before.nodes_by_identity
         self._changed_pdbs = _ChangedPdbs(before, self)
         self._deadlines = _deadlines(snapshot)
@@ -286,7 +283,6 @@ class Assessment:
 def assess(
     snapshot: Snapshot,
     at: datetime,
-    semantics: BudgetSemantics = BudgetSemantics.SEED,
     *,
     before: Assessment | None = None,
     replacements: Replacements = NO_REPLACEMENTS,
@@ -295,7 +291,7 @@ def assess(
 
     `replacements`: the verdicts of the one rule that takes a scheduling simulation, by node and reason.
     """
-    return Assessment(snapshot, at, semantics, before, replacements)
+    return Assessment(snapshot, at, before, replacements)
 
 
 def limited_by_deadline(pod: PodRecord, verdict: Verdict, deadline: datetime, at: datetime) -> Verdict:
@@ -323,9 +319,7 @@ def _deadlines(snapshot: Snapshot) -> dict[str, datetime]:
     }
 
 
-def _assess_pools(
-    snapshot: Snapshot, at: datetime, semantics: BudgetSemantics, before: Mapping[str, PoolAssessment]
-) -> dict[str, PoolAssessment]:
+def _assess_pools(snapshot: Snapshot, at: datetime, before: Mapping[str, PoolAssessment]) -> dict[str, PoolAssessment]:
     members: dict[str, list[ClusterNode]] = defaultdict(list)
     for member in snapshot.nodes:
         members[member.pool].append(member)
@@ -338,10 +332,10 @@ def _assess_pools(
         known = before.get(name)
         if known is None or at >= known.until or (known.record, known.counts, known.claims, known.starting) != facts:
             budgets = read_budgets(record.budgets)
-            allowed = allowances(budgets, now=at, counts=counts, reading=semantics)
+            allowed = allowances(budgets, now=at, counts=counts, reading=snapshot.settings.budgets)
             ends = [budget.active.until(at) for budget in budgets]
             until = first_turn([*ends, None if starting is None else starting.until], at)
-            known = PoolAssessment(record, budgets, counts, claims, starting, semantics, allowed, until)
+            known = PoolAssessment(record, budgets, counts, claims, starting, snapshot.settings, allowed, until)
         pools[name] = known
     return pools
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from dovetail.api.names import Reason
+from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
 from dovetail.planning.disruption.board import BlockedNode, DisruptionBoard
 from dovetail.planning.disruption.commands import Command
@@ -121,6 +122,7 @@ class PriceView(View, frozen=True):
 
 class PlanView(View, frozen=True):
     at: datetime
+    decider: Decider
     prices: PriceView
     commands: tuple[CommandView, ...]
     nodes: tuple[NodeOutcomeView, ...]
@@ -138,6 +140,7 @@ def plan_view(
     left: Sequence[BlockedNode],
     answers: Mapping[str, NodeAnswer],
     validation_seconds: float,
+    decider: Decider,
     prices: PriceView,
     removals: Iterable[RemovalView] = (),
     problems: Sequence[Finding] = (),
@@ -149,6 +152,7 @@ def plan_view(
     confirmed = validation_seconds if decision.validated_first else None
     return PlanView(
         at=board.at,
+        decider=decider,
         prices=prices,
         commands=tuple(_command(board, command, confirmed) for command in decision.commands),
         nodes=tuple(_fates(board, decision, pools, left, answers)),

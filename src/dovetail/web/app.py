@@ -28,7 +28,6 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.web.access import Authorizer
 from dovetail.web.listener import ListenerLimits, listening
@@ -50,7 +49,6 @@ async def board_served(
     port: int = 0,
     access: Authorizer | None = None,
     routes: Iterable[web.RouteDef] = (),
-    reading: BudgetSemantics = BudgetSemantics.SEED,
     beforehand: bool = True,
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
@@ -58,7 +56,7 @@ async def board_served(
 
     `beforehand`: make the first board before the first reader asks for it.
     """
-    stream = shown if isinstance(shown, Stream) else Stream(shown, ThreadCompute(), reading=reading)
+    stream = shown if isinstance(shown, Stream) else Stream(shown, ThreadCompute())
     if beforehand:
         await stream.refresh()
     if access is None and not is_loopback(address):

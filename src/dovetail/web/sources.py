@@ -15,6 +15,7 @@ from dovetail.controllers.disruption.engine import DisruptionController, PastDec
 from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref, Sentence
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import Snapshot
 from dovetail.planning.disruption.replaceable import Replacements
 from dovetail.ports import Clock, KubeApi
@@ -188,8 +189,10 @@ class WatchedSource(BoardSource):
 class LiveSource(WatchedSource):
     """A cluster, followed by list and watch. `run` the reflectors in a TaskGroup."""
 
-    def __init__(self, api: KubeApi, clock: Clock, *, title: str, asking: str = "") -> None:
-        super().__init__(WatchedCluster(api, clock), title=title, asking=asking)
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, title: str, asking: str = "", settings: RuleSettings = DEFAULT_SETTINGS
+    ) -> None:
+        super().__init__(WatchedCluster(api, clock, settings=settings), title=title, asking=asking)
         self.reflectors = self.cluster.reflectors
 
     async def wait_synced(self, seconds: float) -> None:

@@ -19,7 +19,6 @@ import msgspec
 
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports import Compute
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.tasks import happens_within
 from dovetail.views.assessment import Assessment, assess
 from dovetail.views.board.details import NodeDetails, make_details
@@ -135,6 +134,7 @@ class Feed:
                 {
                     "version": self.version,
                     "title": title,
+                    "decides": board.decider.sentence,
                     "pace": pace,
                     "at": at,
                     "end": board.end,
@@ -168,12 +168,9 @@ class Feed:
 class Stream:
     """See the module. `run` it in a TaskGroup."""
 
-    def __init__(
-        self, source: BoardSource, compute: Compute, *, reading: BudgetSemantics = BudgetSemantics.SEED
-    ) -> None:
+    def __init__(self, source: BoardSource, compute: Compute) -> None:
         self.source = source
         self._compute = compute
-        self._reading = reading
         self._boot = secrets.token_hex(4)
         self._feeds: OrderedDict[Visibility, Feed] = OrderedDict()
         self._lock = asyncio.Lock()
@@ -216,7 +213,7 @@ class Stream:
             feed.take(board, self.source.pace)
 
     def _made(self, seen: ClusterAt) -> tuple[Assessment, Board]:
-        assessment = assess(seen.take(), seen.at, self._reading, before=self.assessment, replacements=seen.replacements)
+        assessment = assess(seen.take(), seen.at, before=self.assessment, replacements=seen.replacements)
         # The end moves by whole hours, so that rows do not change because of it.
         end = _whole_hour(seen.at) + AHEAD + timedelta(hours=1)
         board = self._boards.make(

@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.kube.client import connect
 from dovetail.planning.timings import Timings
@@ -64,9 +63,7 @@ async def acting(server: Server, timings: Timings = SHORT) -> AsyncIterator[Stag
             writing = group.create_task(chronicle.run(), name="chronicle")
             try:
                 await chronicle.wait_synced()
-                async with running(
-                    server, timings=timings, provisioning=PROVISIONING, disrupting=DisruptionOptions()
-                ) as program:
+                async with running(server, timings=timings, provisioning=PROVISIONING, disrupting=True) as program:
                     yield Stage(program, api, chronicle, asyncio.Lock(), server.kubeconfig)
             finally:
                 writing.cancel()

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
 
-from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.kube.client import connect
@@ -51,7 +51,7 @@ class Program:
         timings: Timings,
         reflecting: ReflectorTimings,
         provisioning: ProvisioningOptions | None,
-        disrupting: DisruptionOptions | None,
+        disrupting: bool,
     ) -> None:
         self._server = server
         self._group = group
@@ -120,7 +120,7 @@ async def running(
     timings: Timings = SHORT,
     reflecting: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
     provisioning: ProvisioningOptions | None = None,
-    disrupting: DisruptionOptions | None = None,
+    disrupting: bool = False,
 ) -> AsyncIterator[Program]:
     """The program, started; should it fail by itself, so does the block, with its error."""
     try:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from dovetail.api import names
-from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Patch
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from tests.harness import manifests, provisioning
@@ -14,7 +13,7 @@ from tests.harness.stage import gives, stage
 
 @gives("setting")
 def play(scenario: Any, **options: Any) -> None:
-    provisioning.play(scenario, disrupting=DisruptionOptions(), **options)
+    provisioning.play(scenario, disrupting=True, **options)
 
 
 pytestmark = stage(play)

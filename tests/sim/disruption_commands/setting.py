@@ -34,7 +34,6 @@ from dovetail.planning.disruption.commands import Command, command_id
 from dovetail.planning.disruption.records import CommandRecord, read_record
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, CloudProvider, Patch
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.manager import Context, Controller
 from dovetail.scheduling.placement import NewClaim, PodInfo, SchedulingOptions, read_pool
 from dovetail.scheduling.resources import NOTHING
@@ -98,7 +97,7 @@ def parts(
         ClaimCreation(cluster, metrics),
         metrics,
         timings,
-        recheck=Recheck(cluster, BudgetSemantics.SEED, landing),
+        recheck=Recheck(cluster, landing),
         counts=counts,
     )
     leftovers = (DisruptionStrays(cluster, provisioner.state), FailedReplacements(cluster, commands, timings))

@@ -24,7 +24,6 @@ from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.replacements import assessed
 from dovetail.cli.common.sources import understood
 from dovetail.ports import NODEPOOLS, InsufficientCapacity, Patch
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.rules.reasons import MARKED
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule
@@ -44,7 +43,7 @@ PINNED: dict[str, Any] = {"nodeSelector": {"example.com/nowhere": "at-all"}}
 def explained(setting: Setting) -> dict[str, NodeView]:
     """The nodes, by the names of their claims."""
     read = understood(list(read_documents(dump(setting), "dump.json")), [])
-    found = explain(assessed(read, ClusterSource(("dump.json",)), setting.now(), BudgetSemantics.SEED))
+    found = explain(assessed(read, ClusterSource(("dump.json",)), setting.now()))
     return {node.node_claim: node for node in found.nodes if node.node_claim}
 
 

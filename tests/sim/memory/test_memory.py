@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
@@ -66,7 +66,7 @@ class Scene:
             Timings(),
             FeatureGates(),
             provisioning=ProvisioningOptions(compute=InlineCompute()),
-            disrupting=DisruptionOptions(),
+            disrupting=True,
             of_provider=kwok_controllers(provider, self.cluster),
         )
         self.recorder = EventRecorder(self._server, clock, instance="test")

@@ -9,6 +9,7 @@ import pytest
 
 from dovetail.api.documents import read_documents
 from dovetail.api.names import DISRUPTION_COMMAND
+from dovetail.model.decider import DOVETAIL
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
@@ -58,6 +59,7 @@ def planned(dumped: bytes, at: Any) -> tuple[PlanView, tuple[Command, ...]]:
         answers={},
         prices=PriceView("", None),
         validation_seconds=15,
+        decider=DOVETAIL,
         problems=still.problems,
     )
     return view, decision.commands

@@ -13,7 +13,6 @@ from dovetail.cli.roll.progress import RollProgress
 from dovetail.cli.roll.roller import RolledNode
 from dovetail.planning.rolling import RollOutcome
 from dovetail.ports import NODECLAIMS, Forbidden, OutcomeUnknown
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.sim.server.faults import Fault
 from dovetail.web.sources import LiveSource
 from tests.harness.disruption import EVER, Most, edit_pool, is_true, node_of, play, pods_of, pool, stand
@@ -43,7 +42,7 @@ async def followed(setting: Setting) -> AsyncIterator[LiveSource]:
 
 async def watch(setting: Setting, found: tuple[RolledNode, ...], lines: list[str]) -> bool:
     async with followed(setting) as source:
-        return await RollProgress(source, found, lines.append, BudgetSemantics.SEED).follow()
+        return await RollProgress(source, found, lines.append).follow()
 
 
 async def test_a_pool_is_replaced_node_by_node_and_nothing_else_is(setting: Setting) -> None:

@@ -19,7 +19,7 @@ from dovetail.api import names
 from dovetail.api.names import ConditionType
 from dovetail.cli.cleanup.cleaner import clean
 from dovetail.cli.commands.cleanup import CleanupReport, lines_of
-from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.observe.logs import JsonLines
@@ -127,7 +127,7 @@ def decision() -> Shown:
             Timings(),
             FeatureGates(),
             provisioning=ProvisioningOptions(compute=InlineCompute()),
-            disrupting=DisruptionOptions(),
+            disrupting=True,
             of_provider=kwok_controllers(provider, program.cluster),
         )
         made.extend(each for each in controllers if isinstance(each, DisruptionController))

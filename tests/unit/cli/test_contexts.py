@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from dovetail.cli.common.contexts import cluster_title, default_namespace, live_heading
+from dovetail.cli.common.contexts import cluster_title, default_namespace, head
 from dovetail.cli.common.options import ClusterSource
+from dovetail.model.decider import KARPENTER
 from tests.unit.cli.running import Program
 
 CONTEXTS = {
@@ -29,7 +30,8 @@ def kubeconfig(dovetail: Program) -> str:
 
 def test_the_title_names_context_and_cluster(kubeconfig: str) -> None:
     assert cluster_title(ClusterSource((), kubeconfig)) == "context prod, cluster eks-1"
-    assert live_heading(ClusterSource((), kubeconfig)) == "Live: context prod, cluster eks-1"
+    title = "Live: context prod, cluster eks-1\nKarpenter decides"
+    assert head(ClusterSource((), kubeconfig), KARPENTER) == title
 
 
 def test_equal_names_are_said_once(kubeconfig: str) -> None:
@@ -38,7 +40,8 @@ def test_equal_names_are_said_once(kubeconfig: str) -> None:
 
 def test_files_have_no_context(kubeconfig: str) -> None:
     source = ClusterSource((kubeconfig,))
-    assert (cluster_title(source), live_heading(source), default_namespace(source)) == (kubeconfig, "", "default")
+    assert (cluster_title(source), default_namespace(source)) == (kubeconfig, "default")
+    assert head(source, KARPENTER) == "Karpenter decides"
 
 
 @pytest.mark.parametrize(("context", "namespace"), [("prod", "shop"), ("test", "default"), ("gone", "default")])

@@ -447,9 +447,9 @@ def test_every_command_has_the_common_options(dovetail: Program, command: str) -
 
 def test_a_namespace_has_a_table_of_its_pods_and_their_nodes(dovetail: Program) -> None:
     lines = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, "-n", "ml").out.splitlines()
-    assert lines[2] == "Pods of ml"
-    assert lines[3].split() == ["POD", "NODE", "DISRUPTION", "UNTIL", "FORCED", "BLOCKS", "WHY"]
-    rows = {line.split()[0]: line for line in lines[4 : lines.index("", 4)]}
+    assert lines[3] == "Pods of ml"
+    assert lines[4].split() == ["POD", "NODE", "DISRUPTION", "UNTIL", "FORCED", "BLOCKS", "WHY"]
+    rows = {line.split()[0]: line for line in lines[5 : lines.index("", 5)]}
     assert rows["notebook-anna-0"].split()[1:7] == ["batch-9dwlm", "protected", "in", "2d15h", "in", "2d15h"]
     assert rows["etl-loader-vx8nf"].split()[1:7] == ["batch-9dwlm", "allowed", "-", "-", "-", "terminating,"]
     nodes = lines[lines.index("Nodes") + 2 :]
@@ -465,7 +465,7 @@ def test_a_namespace_has_a_table_of_its_pods_and_their_nodes(dovetail: Program) 
     ],
 )
 def test_short_kinds_and_names_alone(dovetail: Program, named: str, said: str) -> None:
-    assert dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, named).out.splitlines()[2].startswith(said)
+    assert dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, named).out.splitlines()[3].startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -487,8 +487,8 @@ def test_an_old_dump_is_told_with_the_time_at_which_it_was_taken(dovetail: Progr
 
 def test_a_whole_dump_begins_with_totals(dovetail: Program) -> None:
     lines = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY).out.splitlines()
-    assert lines[1] == "13 nodes: 1 stuck, 4 waiting, 2 leaving, 1 may go now, 5 without a reason to go"
-    assert lines[2].startswith("blocked most by: disruption-schedule 2, consolidate-after 1")
+    assert lines[2] == "13 nodes: 1 stuck, 4 waiting, 2 leaving, 1 may go now, 5 without a reason to go"
+    assert lines[3].startswith("blocked most by: disruption-schedule 2, consolidate-after 1")
 
 
 def test_explain_has_the_findings_of_lint(dovetail: Program) -> None:

@@ -1,15 +1,18 @@
-"""Are the lists of a live cluster read to their end, whatever happens between two pages?"""
+"""Are the lists of a live cluster read to their end, whatever happens between two pages? And what shows who decides?"""
 
 from typing import Any
 
 import pytest
 
-from dovetail.cli.common.live import LISTS, all_pages
-from dovetail.ports import NODES, Create, Gone
+from dovetail.api import names
+from dovetail.api.documents import Document
+from dovetail.cli.common.live import LISTS, all_pages, evidence
+from dovetail.ports import LEASES, NODES, PODS, Create, Forbidden, Gone
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.faults import ApiRequest, Fault
+from dovetail.views.deciding import who_decides
 
 COUNT = 1200  # three pages
 RAW = NODES.read_as(dict[str, Any])
@@ -52,3 +55,36 @@ def test_a_list_that_grows_too_old_is_begun_anew(too_old: tuple[int, ...]) -> No
 def test_it_is_not_begun_anew_for_ever() -> None:
     with pytest.raises(Gone):
         listed(*range(2, 2 * LISTS + 1, 2))
+
+
+def shown(holder: str, *, may_list_pods: bool = True) -> str:
+    """Who decides, where a pod of Karpenter 1.15.0 runs and this process holds its Lease."""
+    found: list[Document] = []
+
+    async def main(clock: VirtualClock) -> None:
+        server = ApiServer(clock)
+        api = server.client("test")
+        meta = {"namespace": "kube-system"}
+        image = "public.ecr.aws/karpenter/controller:1.15.0"
+        container = {"name": "controller", "image": image}
+        lease = {"holderIdentity": holder, "renewTime": "2026-01-01T00:00:00.000000Z"}
+        for name, other in (("karpenter-1", "x:1"), ("karpenter-7d", image)):
+            spec = {"containers": [container | {"image": other}]}
+            body = {"metadata": {"name": name} | meta, "spec": spec}
+            await api.write(Create(PODS.read_as(dict[str, Any]), body, namespace="kube-system"))
+        made = {"metadata": {"name": names.LEADER_ELECTION_LEASE} | meta, "spec": lease}
+        if holder:
+            await api.write(Create(LEASES.read_as(dict[str, Any]), made, namespace="kube-system"))
+        if not may_list_pods:
+            server.faults.add(Fault(error=Forbidden("no", code=403)), verb="list", resource=PODS)
+        found.extend(await evidence(api))
+
+    simulate(main, start=START)
+    return who_decides(found).name
+
+
+def test_the_holder_of_the_lease_and_its_pod_show_who_decides() -> None:
+    assert shown("karpenter-7d_5a") == "Karpenter 1.15.0"
+    assert shown("karpenter-7d_5a", may_list_pods=False) == "Karpenter"
+    assert shown("dovetail-5_5a") == "Dovetail"
+    assert shown("") == "Karpenter"

@@ -23,7 +23,10 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "shown"), SHOWN.findall(PAGE.read_text()))
-def test_the_page_shows_what_is_printed(dovetail: Program, arguments: str, shown: str) -> None:
+def test_the_page_shows_what_is_printed(
+    dovetail: Program, arguments: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOVETAIL_DECIDER")
     assert dovetail(*shlex.split(arguments)).out == shown
 
 

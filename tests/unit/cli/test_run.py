@@ -14,8 +14,8 @@ from dovetail.api import names
 from dovetail.api.pod_specs import TopologySpreadConstraint
 from dovetail.cli.run.options import RunOptions, run_options
 from dovetail.controllers.assembly import FeatureGates
+from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.observe.logs import LogFormat
-from dovetail.rules.budgets import BudgetSemantics
 from tests.unit.cli.running import Program
 
 

@@ -110,20 +110,21 @@ def test_a_screen_fills_its_size_and_no_more(size: tuple[int, int], seed: int) -
 def test_a_small_screen_has_head_pools_nodes_and_keys() -> None:
     lines = texts(drawn(ViewState()))
     assert lines[0] == "dovetail top  a cluster  Fri 2026-03-06 16:20:00 UTC"
-    assert lines[1] == "13 nodes: 6 steady, 4 candidate, 1 disrupting, 2 draining"
-    assert lines[2] == "3 free, 1 stuck, 4 waiting, 3 never free.  Next 24h: 0 forced, 0 expire, 4 free"
-    assert lines[3].startswith("4 problems, such as Pod/ci/deploy-agent-")
-    assert " ".join(lines[4].split()) == "POOL NODES USED Empty Drifted Underutil. Expired NEXT CHANGE"
-    assert " ".join(lines[6].split()).startswith("general 5 1 2/3 0/0 0/0 forceful 17:00 Drifted")
-    assert " ".join(lines[9].split()) == "NODE ST PODS FREE BLOCKED BY 00:00 12:00"
-    assert lines[10] == "batch  3 nodes"
-    assert lines[11].startswith("▸ batch-9dwlm    S4    4 leaving do-not-disrupt ml/n… ▒▒▒▒")
-    assert lines[13].startswith("  batch-2fp8k    S1    4 9h40m   window ml/trainer +1 ██████████·······█████")
+    assert lines[1] == "Dovetail decides"
+    assert lines[2] == "13 nodes: 6 steady, 4 candidate, 1 disrupting, 2 draining"
+    assert lines[3] == "3 free, 1 stuck, 4 waiting, 3 never free.  Next 24h: 0 forced, 0 expire, 4 free"
+    assert lines[4].startswith("4 problems, such as Pod/ci/deploy-agent-")
+    assert " ".join(lines[5].split()) == "POOL NODES USED Empty Drifted Underutil. Expired NEXT CHANGE"
+    assert " ".join(lines[7].split()).startswith("general 5 1 2/3 0/0 0/0 forceful 17:00 Drifted")
+    assert " ".join(lines[10].split()) == "NODE ST PODS FREE BLOCKED BY 00:00 12:00"
+    assert lines[11] == "batch  3 nodes"
+    assert lines[12].startswith("▸ batch-9dwlm    S4    4 leaving do-not-disrupt ml/n… ▒▒▒▒")
+    assert lines[14].startswith("  batch-2fp8k    S1    4 9h40m   window ml/trainer +1 ██████████·······█████")
     assert lines[-1] == "↑↓ move  ⏎ details  / filter  s sort: pressing  g ungroup  1/7 days  q quit"
 
 
 def test_a_wide_screen_says_what_comes_next() -> None:
-    assert "4 match is:waiting" in texts(drawn(ViewState(filter="is:waiting"), (140, 40)))[1]
+    assert "4 match is:waiting" in texts(drawn(ViewState(filter="is:waiting"), (140, 40)))[2]
     lines = texts(drawn(ViewState(grouped=False, ahead=7 * DAY), (140, 40)))
     heading = next(number for number, line in enumerate(lines) if line.startswith("  NODE"))
     first = lines[heading + 1].rstrip()
@@ -215,7 +216,7 @@ def test_names_do_no_harm(name: str, width: int) -> None:
 def test_without_nodes_it_says_so() -> None:
     shown = drawn(ViewState(details=True), board=board_of(Snapshot()))
     assert "There are no nodes." in texts(shown)
-    assert texts(shown)[1] == "0 nodes"
+    assert texts(shown)[2] == "0 nodes"
     assert (shown.selected, list(shown.reach.rows)) == ("", [])
     assert "No node matches the filter." in texts(drawn(ViewState(filter="nobody")))
     unmade = draw(ScreenContent(title="x", now=NOW), ViewState(), 80, 24)
@@ -229,8 +230,8 @@ def test_problems_and_herds_stand_above() -> None:
     )
     board = msgspec.structs.replace(board, problems=board.problems * 50, herds=(herd,))
     lines = texts(drawn(ViewState(), board=board))
-    assert lines[3] == herd.message
-    assert lines[4].startswith("200+ problems, such as Pod/ci/deploy-agent-")
+    assert lines[4] == herd.message
+    assert lines[5].startswith("200+ problems, such as Pod/ci/deploy-agent-")
 
 
 # -- which rows, in which order ----------------------------------------------------------------------------------------
@@ -364,7 +365,10 @@ def test_other_keys() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "shown"), SHOWN.findall(PAGE.read_text()))
-def test_the_page_shows_what_is_printed(dovetail: Program, arguments: str, shown: str) -> None:
+def test_the_page_shows_what_is_printed(
+    dovetail: Program, arguments: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOVETAIL_DECIDER")
     assert dovetail(*shlex.split(arguments)).out == shown
 
 
@@ -400,7 +404,7 @@ def test_details_filters_zones_and_data(dovetail: Program) -> None:
     assert "1 match general-pd7cj" in verbose
     assert "Fri 2026-03-06 17:20:00 CET" in verbose
     assert verbose.count("Commands") == 1
-    assert f"dovetail explain -f {CLUSTER} --at {AT} node/general-pd7cj" in verbose
+    assert f"dovetail explain -f {CLUSTER} --at {AT} --decider dovetail node/general-pd7cj" in verbose
     of_ml = dovetail("top", "-f", CLUSTER, "--at", AT, "-n", "ml").out
     assert ("batch-9dwlm" in of_ml, "general-4xk9d" in of_ml) == (True, False)
     data = json.loads(dovetail("top", "-f", CLUSTER, "--at", AT, "-o", "json").out)

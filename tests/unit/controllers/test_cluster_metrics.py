@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.controllers.metrics.cluster import ClusterMetrics
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, BudgetSemantics, RuleSettings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Delete, Patch
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.values.timestamp import parse_time
@@ -30,7 +30,8 @@ class Scrape:
         self.registry = CollectorRegistry()
         self.leads = True
 
-    def made(self, program: Program, **options: Any) -> list[Controller]:
+    def made(self, program: Program, settings: RuleSettings = DEFAULT_SETTINGS, **options: Any) -> list[Controller]:
+        program.cluster.settings = settings
         metrics = ClusterMetrics(program.cluster, program.sim.clock, leads=lambda: self.leads, **options)
         self.registry = CollectorRegistry()
         self.registry.register(metrics)
@@ -190,9 +191,9 @@ async def test_every_blocker_counts_budgets_too(sim: SimCluster, scrape: Scrape)
     assert not any("Drifted" in labels for labels in scrape("dovetail_nodes_blocked"))
 
 
-@pytest.mark.parametrize("reading", BudgetSemantics)
-@stage(reading=PARAMETER)
-async def test_budgets_of_pools_in_either_reading(sim: SimCluster, scrape: Scrape, reading: BudgetSemantics) -> None:
+@pytest.mark.parametrize("settings", [RuleSettings(budgets=each) for each in BudgetSemantics])
+@stage(settings=PARAMETER)
+async def test_budgets_of_pools_in_either_reading(sim: SimCluster, scrape: Scrape, settings: RuleSettings) -> None:
     budgets = [{"nodes": "2", "reasons": ["Drifted"]}, {"nodes": "1"}]
     await sim.apply(node_pool(disruption={"budgets": budgets}), node_pool("free", disruption={"budgets": []}))
     for name in ("a", "b"):
@@ -200,7 +201,7 @@ async def test_budgets_of_pools_in_either_reading(sim: SimCluster, scrape: Scrap
     await sim.api.write(Delete(NODECLAIMS, "a"))
     await sim.run_for("30s")
     limits = scrape("karpenter_nodepools_allowed_disruptions")
-    assert limits["nodepool=default,reason=Drifted"] == (2 if reading is BudgetSemantics.SEED else 1)
+    assert limits["nodepool=default,reason=Drifted"] == (2 if settings.budgets is BudgetSemantics.SEED else 1)
     assert limits["nodepool=default,reason=Empty"] == 1
     assert limits["nodepool=free,reason=Empty"] == 2147483647
     assert scrape("karpenter_nodepools_nodes_consuming_budgets")["nodepool=default,reason=Drifted"] == 1

@@ -12,7 +12,7 @@ from dovetail.model.decider import Decider, DecidingController, parse_decider, v
         ("karpenter", "Karpenter", None),
         ("karpenter@1.15", "Karpenter 1.15", (1, 15)),
         ("karpenter@v1.9.2", "Karpenter 1.9.2", (1, 9)),
-        ("dovetail", "Dovetail (run)", None),
+        ("dovetail", "Dovetail", None),
         ("dovetail:guard", "Dovetail (guard)", None),
         ("dovetail:drive", "Dovetail (drive)", None),
     ],
@@ -20,6 +20,7 @@ from dovetail.model.decider import Decider, DecidingController, parse_decider, v
 def test_a_decider_is_read(text: str, name: str, release: tuple[int, int] | None) -> None:
     decider = parse_decider(text)
     assert (decider.name, decider.release) == (name, release)
+    assert parse_decider(decider.text) == decider
 
 
 @pytest.mark.parametrize(

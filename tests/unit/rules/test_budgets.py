@@ -7,13 +7,13 @@ import pytest
 from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import (
     BUDGETED,
     UNLIMITED,
     Allowance,
     BudgetConsumer,
-    BudgetSemantics,
     PoolCounts,
     allowance,
     budget_problems,

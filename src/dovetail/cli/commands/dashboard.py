@@ -12,11 +12,12 @@ import click
 import msgspec
 
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.options import BUDGET_READING, CONTEXT, FILES, KUBECONFIG, ClusterSource, InstantParam
+from dovetail.cli.common.options import CONTEXT, FILES, KUBECONFIG, ClusterSource, InstantParam, reading_options
 from dovetail.cli.common.output import without_cycle_search, working
 from dovetail.cli.common.process import allow_all_handles, fail
 from dovetail.cli.common.sources import ClusterInput, read_cluster
-from dovetail.rules.budgets import BudgetSemantics
+from dovetail.model.decider import Decider
+from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.values.foreign_text import plain
 
 if TYPE_CHECKING:
@@ -36,11 +37,12 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     open: bool
     in_cluster_auth: bool
-    reading: BudgetSemantics
+    decider: Decider | None
+    budgets: BudgetSemantics | None
 
     @property
     def source(self) -> ClusterSource:
-        return ClusterSource(self.paths, self.kubeconfig, self.context)
+        return ClusterSource(self.paths, self.kubeconfig, self.context, None, self.decider, self.budgets)
 
 
 @click.command("dashboard")
@@ -61,7 +63,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--in-cluster-auth", is_flag=True, help="Require a bearer token, and show each reader what they may list."
 )
-@BUDGET_READING
+@reading_options
 def command(*, open_: bool, **given: Any) -> None:
     """Serve a page that shows when each node is free, who blocks it, and what budgets allow, from now on.
 
@@ -103,7 +105,7 @@ async def _serve(options: _Options, read: ClusterInput | None) -> None:
         access = None
         source: Shown
         if read is not None:
-            source = dumped(options.source, read, options.at, options.reading)
+            source = dumped(options.source, read, options.at)
         else:
             source = await stack.enter_async_context(followed(options.source))
             if options.in_cluster_auth:
@@ -113,9 +115,7 @@ async def _serve(options: _Options, read: ClusterInput | None) -> None:
                     access = ReviewAuthorizer(await stack.enter_async_context(reviews), SystemClock())
                 except KubeConfigError as error:
                     fail(str(error))
-        serving = board_served(
-            source, address=options.address, port=options.port, access=access, reading=options.reading
-        )
+        serving = board_served(source, address=options.address, port=options.port, access=access)
         try:
             port = await stack.enter_async_context(serving)
         except OSError as error:

@@ -16,7 +16,6 @@ from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, be_silent, print_answer, progress_bar
 from dovetail.cli.common.process import allow_all_handles, ends_at_once
 from dovetail.cli.text.simulate import report_lines
-from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.sim.scenarios.player import play_through
 from dovetail.sim.scenarios.reading import Scenario, read_scenario
 from dovetail.views.simulation.report import SimulationReport
@@ -27,6 +26,7 @@ FILE: Final = "week.yaml"
 
 @click.command("demo")
 @common_options(
+    reads=False,
     ahead="How long to play.  [default: 7d]",
     quiet="At the end, print only figures.",
     verbose="At the end, print the whole timeline.",
@@ -65,7 +65,7 @@ def command(
         )
         if headless or not (sys.stdin.isatty() and sys.stdout.isatty()):
             with ends_at_once(), progress_bar("playing") as progress:
-                report = play_through(scenario, None, DisruptionOptions(), progress)
+                report = play_through(scenario, None, progress)
         else:
             allow_all_handles()
             report = asyncio.run(_watch(scenario, common, speed=speed, port=port if dashboard else None))

@@ -8,19 +8,18 @@ import msgspec
 from msgspec import UNSET
 
 from dovetail.cli.common.completion import complete_workloads
-from dovetail.cli.common.contexts import default_namespace, live_heading
+from dovetail.cli.common.contexts import default_namespace, head
 from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.named_objects import KINDS_AND_WORKLOADS, named_objects, named_workloads, refs_of
-from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
+from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.read_kinds import workload_kinds
 from dovetail.cli.common.replacements import assessed, pending_views
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.explain.pending import PendingView
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, explain
 from dovetail.views.explain.workloads import WorkloadView, workloads_in
@@ -35,11 +34,8 @@ from dovetail.views.explain.workloads import WorkloadView, workloads_in
     verbose="Show every rule that was checked, not only those that block.",
 )
 @INSTANCE_TYPES
-@BUDGET_READING
 @without_cycle_search()
-def command(
-    *, objects: tuple[str, ...], common: CommonOptions, instance_types: str | None, reading: BudgetSemantics
-) -> None:
+def command(*, objects: tuple[str, ...], common: CommonOptions, instance_types: str | None) -> None:
     """Say whether pods and nodes may be disrupted now, and if not, which rules block them and until when.
 
     Reads the live cluster, which takes only the rights to get and list, or a dump of it:
@@ -56,7 +52,7 @@ def command(
         read = read_cluster(common.source, also=workload_kinds(named_workloads(objects)))
         read.problems.extend(old_dump(read.snapshot, common.at) if common.paths else ())
         named, catalogue = {text.rpartition("/")[2] for text in objects}, catalogue_in(instance_types)
-        assessment = assessed(read, common.source, common.at, reading, catalogue=catalogue, named=named)
+        assessment = assessed(read, common.source, common.at, catalogue=catalogue, named=named)
         explanation = explain(assessment, end=common.end, problems=read.problems)
         workloads = tuple(workloads_in(read.documents)) if named_workloads(objects) else ()
     if objects:
@@ -69,7 +65,7 @@ def command(
             asked = {(pod.namespace, pod.name) for pod in explanation.pods if pod.node is None}
             waiting = {(pod.namespace, pod.name) for pod in read.snapshot.pods if pod.phase == "Pending"}
             known = len(read.problems)
-            found = pending_views(read, common.source, common.at, reading, catalogue=catalogue, pods=asked & waiting)
+            found = pending_views(read, common.source, common.at, catalogue=catalogue, pods=asked & waiting)
         explanation = msgspec.structs.replace(
             explanation,
             pods=tuple(_with_pending(pod, found.get((pod.namespace, pod.name))) for pod in explanation.pods),
@@ -85,7 +81,7 @@ def command(
         named=bool(objects),
         namespace=None if objects else common.namespace,
     )
-    print_answer(explanation, common.output, lines, heading=live_heading(common.source))
+    print_answer(explanation, common.output, lines, heading=head(common.source, explanation.decider))
     sys.exit(1 if objects and not explanation.all_allowed else 0)
 
 

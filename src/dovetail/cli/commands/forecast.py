@@ -8,19 +8,18 @@ import click
 import msgspec
 
 from dovetail.cli.common.completion import complete_objects, complete_pools
-from dovetail.cli.common.contexts import default_namespace, live_heading
+from dovetail.cli.common.contexts import default_namespace, head
 from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.named_objects import named_objects, refs_of
-from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
+from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, output_width, print_answer, without_cycle_search, working
 from dovetail.cli.common.replacements import assessed
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.forecast import forecast_lines
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Forecast
 
@@ -44,7 +43,6 @@ DEFAULT_SPAN = timedelta(hours=24)
     help="Only this pool and its nodes. Can be repeated.",
 )
 @INSTANCE_TYPES
-@BUDGET_READING
 @without_cycle_search()
 def command(
     *,
@@ -52,7 +50,6 @@ def command(
     pools: tuple[str, ...],
     common: CommonOptions,
     instance_types: str | None,
-    reading: BudgetSemantics,
 ) -> None:
     """Say when nodes will be free, expire or be forced out, and what budgets will allow.
 
@@ -69,7 +66,7 @@ def command(
         read = read_cluster(common.source)
         read.problems.extend(old_dump(read.snapshot, common.at) if common.paths else ())
         catalogue = catalogue_in(instance_types)
-        assessment = assessed(read, common.source, common.at, reading, catalogue=catalogue)
+        assessment = assessed(read, common.source, common.at, catalogue=catalogue)
         found = forecast(assessment, end, problems=read.problems)
     if objects or pools:
         namespace = common.namespace or default_namespace(common.source)
@@ -79,7 +76,7 @@ def command(
     times, width = Times(common.at, common.zone), output_width()
     verbose = common.verbose or bool(objects)
     lines = partial(forecast_lines, found, times, width=width, verbose=verbose, quiet=common.quiet)
-    print_answer(found, common.output, lines, heading=live_heading(common.source))
+    print_answer(found, common.output, lines, heading=head(common.source, found.decider))
 
 
 def _only(found: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:

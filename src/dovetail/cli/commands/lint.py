@@ -60,6 +60,7 @@ class LintReport(msgspec.Struct, frozen=True, rename="camel"):
     quiet="Only errors and warnings; leave out information and the count.",
     verbose="Also print which objects were read, and which files are no manifests.",
     live=False,
+    reads=False,
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option(

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from dovetail.cli.common.completion import complete_nodes, complete_pools
-from dovetail.cli.common.contexts import live_heading
+from dovetail.cli.common.contexts import head
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import BUILT_IN, INSTANCE_TYPES, catalogue_in
-from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
+from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS, spread_kinds
@@ -21,6 +21,7 @@ from dovetail.cli.common.replacements import with_replacements
 from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.plan import plan_lines
+from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
@@ -28,7 +29,7 @@ from dovetail.planning.disruption.board import blocked_sentence
 from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
-from dovetail.rules.budgets import BUDGETED, BudgetSemantics
+from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
@@ -71,7 +72,6 @@ _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
 )
 @INSTANCE_TYPES
 @SCHEDULER_CONFIG
-@BUDGET_READING
 @click.option("--spot-to-spot", is_flag=True, help="Plan as with the feature gate SpotToSpotConsolidation.")
 @without_cycle_search()
 def command(
@@ -82,7 +82,6 @@ def command(
     remove: tuple[str, ...],
     instance_types: str | None,
     scheduler_config: SchedulerConfig,
-    reading: BudgetSemantics,
     spot_to_spot: bool,
 ) -> None:
     """Say what the controller would do right now: the commands that it would start, where each pod would go, and what
@@ -97,11 +96,10 @@ def command(
     with one_line_errors(), working("reading and planning …"):
         profiles = scheduler_config.profiles
         read = read_cluster(common.source, also=(*PLACING_KINDS, *spread_kinds(profiles)))
-        scenario = read_scenario(read.documents, now=common.at, start=common.at)
+        scenario = read_scenario(read.documents, now=common.at, start=common.at, settings=read.snapshot.settings)
         still = look(
             scenario,
             catalogue=catalogue_in(instance_types),
-            reading=reading,
             drained=remove,
             scheduler_profiles=profiles,
         )
@@ -112,8 +110,9 @@ def command(
             rules,
             nodepool=nodepool,
             reason=reason,
-            answers=_answers(read.snapshot, still, reading, reason),
+            answers=_answers(read.snapshot, still, reason),
             removals=removals,
+            decider=read.snapshot.settings.decider,
             prices=PriceView(instance_types or BUILT_IN, still.known_share),
             problems=read.problems_beside_scenario,
         )
@@ -123,7 +122,7 @@ def command(
         fail(f"there is no node {missing} of a NodePool in the input")
     times = Times(common.at, common.zone)
     lines = partial(plan_lines, plan, times, verbose=common.verbose, quiet=common.quiet)
-    print_answer(plan, common.output, lines, heading=live_heading(common.source))
+    print_answer(plan, common.output, lines, heading=head(common.source, plan.decider))
     sys.exit(0 if all(each.possible for each in removals) else 1)
 
 
@@ -135,6 +134,7 @@ def _planned(
     reason: str | None,
     answers: Mapping[str, NodeAnswer],
     removals: list[RemovalView],
+    decider: Decider,
     prices: PriceView,
     problems: list[Finding],
 ) -> PlanView:
@@ -157,16 +157,15 @@ def _planned(
         answers=answers,
         validation_seconds=Timings().validation_seconds,
         removals=removals,
+        decider=decider,
         prices=prices,
         problems=[*problems, *(each for each in still.problems if each.rule not in _OF_TIME), *_put_off(still)],
     )
 
 
-def _answers(
-    snapshot: Snapshot, still: OneShotResult, reading: BudgetSemantics, reason: str | None
-) -> dict[str, NodeAnswer]:
+def _answers(snapshot: Snapshot, still: OneShotResult, reason: str | None) -> dict[str, NodeAnswer]:
     """What `explain` says of the nodes that leave, wait or are stuck, so that both commands agree."""
-    assessment = with_replacements(assess(snapshot, still.board.at, reading), still)
+    assessment = with_replacements(assess(snapshot, still.board.at), still)
     nodes = ((node, answer(assessment, node, list(assessment.reasons(node).values()))) for node in assessment.nodes)
     return {
         node.member.name: _answer(node.state, found)

@@ -13,13 +13,12 @@ import msgspec
 
 from dovetail.cli.common.completion import complete_workloads
 from dovetail.cli.common.named_objects import NODE_KINDS, named_objects
-from dovetail.cli.common.options import BUDGET_READING, CONTEXT, KUBECONFIG, OUTPUT, ClusterSource
+from dovetail.cli.common.options import CONTEXT, KUBECONFIG, OUTPUT, ClusterSource, reading_options
 from dovetail.cli.common.output import count, print_data, print_lines, table, working
 from dovetail.cli.common.process import ends_at_once, fail
 from dovetail.cli.roll.roller import RolledNode, RollTarget, act, targets_by_name
 from dovetail.planning.rolling import RollOutcome, RollStep, asking, undoing
 from dovetail.ports import ApiError, KubeApi
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.clock import SystemClock
 from dovetail.values.foreign_text import plain
 
@@ -53,7 +52,7 @@ class RollReport(msgspec.Struct, frozen=True, rename="camel"):
 @click.option("--undo", is_flag=True, help="Take it back for nodes whose replacement has not begun.")
 @click.option("--dry-run", is_flag=True, help="Print which nodes are meant, and write nothing.")
 @OUTPUT
-@BUDGET_READING
+@reading_options
 @KUBECONFIG
 @CONTEXT
 def command(
@@ -63,7 +62,6 @@ def command(
     output: str,
     undo: bool,
     dry_run: bool,
-    reading: BudgetSemantics,
     **given: Any,
 ) -> None:
     """Have nodes replaced gracefully: node/n1, nodeclaim/default-x1, or all nodes of nodepool/default.
@@ -87,7 +85,7 @@ def command(
         done = all(each.outcome is not RollOutcome.FAILED for each in report.nodes)
         if watch:
             tell = partial(click.echo, err=output != "table")
-            done = _run(_watched(source, report.nodes, tell, reading)) and done
+            done = _run(_watched(source, report.nodes, tell)) and done
     sys.exit(0 if done else 1)
 
 
@@ -128,9 +126,7 @@ async def roll(
     return await act(api, meant.values(), step_of, dry_run=dry_run)
 
 
-async def _watched(
-    source: ClusterSource, nodes: Sequence[RolledNode], tell: Callable[[str], None], reading: BudgetSemantics
-) -> bool:
+async def _watched(source: ClusterSource, nodes: Sequence[RolledNode], tell: Callable[[str], None]) -> bool:
     from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (it takes long to import)
     from dovetail.cli.common.output import be_silent  # noqa: PLC0415
     from dovetail.cli.roll.progress import RollProgress  # noqa: PLC0415
@@ -138,7 +134,7 @@ async def _watched(
     be_silent()
     async with AsyncExitStack() as stack:
         live = await stack.enter_async_context(followed(source))
-        return await RollProgress(live, nodes, tell, reading).follow()
+        return await RollProgress(live, nodes, tell).follow()
 
 
 def roll_lines(nodes: Sequence[RolledNode]) -> list[str]:

@@ -11,17 +11,15 @@ from dovetail.api.documents import Document, InputError, plain_value
 from dovetail.cli.common.completion import complete_files
 from dovetail.cli.common.files import one_line_errors, private_file
 from dovetail.cli.common.instance_types import BUILT_IN, INSTANCE_TYPES, catalogue_in
-from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
+from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar, working
 from dovetail.cli.common.process import ends_at_once, fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS, RULE_KINDS, WORKLOAD_KINDS, ReadKind, spread_kinds
 from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
-from dovetail.cli.common.sources import ClusterInput, cluster_documents, understood
+from dovetail.cli.common.sources import ClusterInput, cluster_documents, settings_in, understood
 from dovetail.cli.text.simulate import comparison_lines, report_lines
-from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.model.finding import Finding
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.sim.scenarios.player import play_through
 from dovetail.sim.scenarios.reading import Scenario, read_scenario
 from dovetail.sim.scenarios.settings import Setting, SettingError, read_setting, with_settings
@@ -63,7 +61,6 @@ _LABEL: Final = 60
 )
 @INSTANCE_TYPES
 @SCHEDULER_CONFIG
-@BUDGET_READING
 @click.pass_context
 def command(
     context: click.Context,
@@ -78,7 +75,6 @@ def command(
     page: str | None,
     instance_types: str | None,
     scheduler_config: SchedulerConfig,
-    reading: BudgetSemantics,
 ) -> None:
     """Simulate the next hours or days of a Scenario, or of a dump of a cluster.
 
@@ -106,14 +102,14 @@ def command(
             span=None if common.end is None else common.end - common.at,
             seed=seed,
             live=from_cluster,
+            settings=read.snapshot.settings,
         )
         scenario = msgspec.structs.replace(scenario, problems=(*read.problems_beside_scenario, *scenario.problems))
         catalogue = catalogue_in(instance_types)
         runs = _runs(scenario, settings, others, compare=compare)
-    disrupting = DisruptionOptions(reading=reading)
     with one_line_errors(), ends_at_once(), progress_bar("simulating") as progress:
         reports = [
-            play_through(run, catalogue, disrupting, _part(number, len(runs), progress), scheduler_profiles=profiles)
+            play_through(run, catalogue, _part(number, len(runs), progress), scheduler_profiles=profiles)
             for number, (_, run) in enumerate(runs)
         ]
     reports = [_with_source(report, instance_types or BUILT_IN) for report in reports]
@@ -132,7 +128,8 @@ def _read(common: CommonOptions, paths: Sequence[str], also: Sequence[ReadKind],
         live = list(cluster_documents(common.source._replace(paths=()), kinds, problems))
     written = list(salvaged_documents(paths, problems))
     _refuse_half_manifests(written, problems)
-    return understood([*live, *written], problems)
+    documents = [*live, *written]
+    return understood(documents, problems, settings_in(common.source, documents, live=from_cluster))
 
 
 def _refuse_half_manifests(documents: Sequence[Document], problems: Sequence[Finding]) -> None:

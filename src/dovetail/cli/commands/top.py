@@ -11,12 +11,11 @@ import click
 from click.core import ParameterSource
 
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
+from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import be_silent, output_width, print_data, without_cycle_search, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.replacements import assessed
 from dovetail.cli.common.sources import ClusterInput, read_cluster
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.forecast.assembly import forecast
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ DAYS: Final = 7  # as far as the board looks ahead
 )
 @click.option("--once", is_flag=True, help="Print once and exit. The default if the output is not a terminal.")
 @click.option("--filter", "filter_", default="", metavar="WORDS", help="Only nodes that match, such as is:stuck.")
-@BUDGET_READING
-def command(*, common: CommonOptions, once: bool, filter_: str, reading: BudgetSemantics) -> None:
+def command(*, common: CommonOptions, once: bool, filter_: str) -> None:
     """Show in the terminal when each node is free, who blocks it, and what budgets allow, from now on.
 
     \b
@@ -57,14 +55,14 @@ def command(*, common: CommonOptions, once: bool, filter_: str, reading: BudgetS
     words = [f'ns:"{common.namespace}"'] if common.namespace else []
     view = ViewState(ahead=max(1, ahead), filter=" ".join([*words, filter_]).strip(), details=common.verbose)
     if common.output != "table":
-        _print_data(common, ahead, reading)
+        _print_data(common, ahead)
     elif once or not _has_screen():
-        asyncio.run(_print(_dumped(common, common.at, reading), common, view, reading))
+        asyncio.run(_print(_dumped(common, common.at), common, view))
     elif frozen and not common.paths:
         fail("--at is for files or --once: time cannot stand still in a live cluster")
     else:
-        source = _dumped(common, common.at if frozen else None, reading) if common.paths else None
-        asyncio.run(_show(source, common, view, reading))
+        source = _dumped(common, common.at if frozen else None) if common.paths else None
+        asyncio.run(_show(source, common, view))
 
 
 def _has_screen() -> bool:
@@ -77,23 +75,23 @@ def _read(common: CommonOptions) -> ClusterInput:
         return read_cluster(common.source)
 
 
-def _print_data(common: CommonOptions, ahead: int, reading: BudgetSemantics) -> None:
+def _print_data(common: CommonOptions, ahead: int) -> None:
     read = _read(common)
     end = common.at + timedelta(seconds=ahead)
-    assessment = assessed(read, common.source, common.at, reading)
+    assessment = assessed(read, common.source, common.at)
     found = forecast(assessment, end, problems=read.problems)
     print_data(found, common.output)
 
 
-def _dumped(common: CommonOptions, at: datetime | None, reading: BudgetSemantics) -> "FileSource":
+def _dumped(common: CommonOptions, at: datetime | None) -> "FileSource":
     from dovetail.cli.common.board_sources import dumped  # noqa: PLC0415  (see above)
 
     read = _read(common)
     with working("judging …"), without_cycle_search():
-        return dumped(common.source, read, at, reading)
+        return dumped(common.source, read, at)
 
 
-async def _print(source: "FileSource", common: CommonOptions, view: "ViewState", reading: BudgetSemantics) -> None:
+async def _print(source: "FileSource", common: CommonOptions, view: "ViewState") -> None:
     from rich.console import Console  # noqa: PLC0415  (see above)
     from rich.text import Text  # noqa: PLC0415
 
@@ -101,7 +99,7 @@ async def _print(source: "FileSource", common: CommonOptions, view: "ViewState",
     from dovetail.runtime.compute import ThreadCompute  # noqa: PLC0415
     from dovetail.web.stream import EVERYTHING, Stream  # noqa: PLC0415
 
-    stream = Stream(source, ThreadCompute(), reading=reading)
+    stream = Stream(source, ThreadCompute())
     await stream.refresh()
     scene = ScreenContent(title=source.title, now=common.at, zone=common.zone, board=stream.board)
     asked = stream.board.rows if view.details else ()
@@ -111,9 +109,7 @@ async def _print(source: "FileSource", common: CommonOptions, view: "ViewState",
     console.print(Text("\n").join(lines), soft_wrap=True)
 
 
-async def _show(
-    source: "BoardSource | None", common: CommonOptions, view: "ViewState", reading: BudgetSemantics
-) -> None:
+async def _show(source: "BoardSource | None", common: CommonOptions, view: "ViewState") -> None:
     from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (see above)
     from dovetail.cli.top.live import LiveScreen  # noqa: PLC0415
     from dovetail.runtime.compute import ThreadCompute  # noqa: PLC0415
@@ -123,4 +119,4 @@ async def _show(
     async with AsyncExitStack() as stack:
         if source is None:
             source = await stack.enter_async_context(followed(common.source))
-        await LiveScreen(Stream(source, ThreadCompute(), reading=reading), view, zone=common.zone).run()
+        await LiveScreen(Stream(source, ThreadCompute()), view, zone=common.zone).run()

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.cli.common.contexts import cluster_title
+from dovetail.cli.common.live import evidence
 from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.output import working
 from dovetail.cli.common.process import fail
@@ -14,18 +15,19 @@ from dovetail.cli.common.refusals import why_no_answer
 from dovetail.cli.common.replacements import found_replacements
 from dovetail.cli.common.sources import ClusterInput
 from dovetail.kube import KubeConfigError, connect
+from dovetail.model.rule_settings import settings_of
 from dovetail.ports import NODES, ApiError
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.clock import SystemClock
+from dovetail.views.deciding import who_decides
 from dovetail.web.sources import FileSource, LiveSource
 
 FIRST_LISTS_SECONDS: Final = 15.0
 
 
-def dumped(source: ClusterSource, read: ClusterInput, at: datetime | None, reading: BudgetSemantics) -> FileSource:
+def dumped(source: ClusterSource, read: ClusterInput, at: datetime | None) -> FileSource:
     """The cluster that was read; with `at`, time stands still there."""
     clock = SystemClock()
-    replacements = found_replacements(read, source, clock.now() if at is None else at, reading)
+    replacements = found_replacements(read, source, clock.now() if at is None else at)
     return FileSource(
         read.snapshot,
         clock,
@@ -47,7 +49,10 @@ async def followed(source: ClusterSource) -> AsyncIterator[LiveSource]:
                     await api.list(NODES, limit=1)
                 except ApiError as error:
                     fail(why_no_answer(error), code=3)
-            live = LiveSource(api, SystemClock(), title=cluster_title(source), asking=source.asking())
+            clock = SystemClock()
+            decider = source.decider or who_decides(await evidence(api), clock.now())
+            settings = settings_of(decider, source.budgets)
+            live = LiveSource(api, clock, title=cluster_title(source), asking=source.asking(), settings=settings)
             async with asyncio.TaskGroup() as following:
                 tasks = [following.create_task(each.run(), name=each.name) for each in live.reflectors]
                 with working("reading …"):

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dovetail.cli.common.options import ClusterSource
+from dovetail.model.decider import Decider
 from dovetail.values.foreign_text import plain
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def cluster_title(source: ClusterSource) -> str:
     return f"context {info.name}" + (f", cluster {info.cluster}" if info.cluster != info.name else "")
 
 
-def live_heading(source: ClusterSource) -> str:
-    """The first line of an answer about a live cluster; empty for files."""
-    return "" if source.paths else f"Live: {plain(cluster_title(source))}"
+def head(source: ClusterSource, decider: Decider) -> str:
+    """The first lines of an answer: the live cluster, and who decides."""
+    live = "" if source.paths else f"Live: {plain(cluster_title(source))}\n"
+    return live + plain(decider.sentence)
 
 
 def default_namespace(source: ClusterSource) -> str:

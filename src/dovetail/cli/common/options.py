@@ -4,13 +4,16 @@ import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
+import msgspec
+from click.core import ParameterSource
 
 from dovetail.cli.common.completion import complete_contexts, complete_files, complete_namespaces
 from dovetail.cli.common.process import fail
-from dovetail.rules.budgets import BudgetSemantics
+from dovetail.model.decider import Decider, parse_decider
+from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.values.duration import DAY, DurationError, add, parse_span, shown
 from dovetail.values.schedule.zone import ZoneError, load_zone
 from dovetail.values.timestamp import TimeError, format_time, parse_time
@@ -19,6 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Rules look five years ahead (R10).
 _LONGEST = 5 * 365 * DAY
+DECIDER_VARIABLE: Final = "DOVETAIL_DECIDER"
 
 
 class ClusterSource(NamedTuple):
@@ -29,6 +33,10 @@ class ClusterSource(NamedTuple):
     context: str | None = None
     namespace: str | None = None
     """Of a live cluster, read only this namespace if the user may not read all."""
+    decider: Decider | None = None
+    """Who decides, if the user has said so."""
+    budgets: BudgetSemantics | None = None
+    """How budgets without reasons are read, if the user has said so."""
 
     def check(self) -> None:
         """End the program if files and a live cluster are given."""
@@ -40,6 +48,7 @@ class ClusterSource(NamedTuple):
         given = [("-f", path) for path in self.paths]
         given += [("--kubeconfig", self.kubeconfig or ""), ("--context", self.context or "")]
         given += [("--at", "" if at is None else format_time(at))]
+        given += [("--decider", "" if self.decider is None else self.decider.text)]
         return " ".join(f"{option} {shlex.quote(value)}" for option, value in given if value)
 
 
@@ -57,11 +66,13 @@ class CommonOptions(NamedTuple):
     verbose: bool = False
     kubeconfig: str | None = None
     context: str | None = None
+    decider: Decider | None = None
+    budgets: BudgetSemantics | None = None
 
     @property
     def source(self) -> ClusterSource:
         """Where the cluster is read from."""
-        return ClusterSource(self.paths, self.kubeconfig, self.context, self.namespace)
+        return ClusterSource(self.paths, self.kubeconfig, self.context, self.namespace, self.decider, self.budgets)
 
 
 class InstantParam(click.ParamType[datetime]):
@@ -134,19 +145,50 @@ CONTEXT = click.option(
     shell_complete=complete_contexts,
     help="The context of the kubeconfig; by default the current one.",
 )
+
+
+class _DeciderParam(click.ParamType[Decider]):
+    name = "karpenter[@VERSION]|dovetail[:run|guard|drive]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Decider:
+        if isinstance(value, Decider):
+            return value
+        try:
+            return parse_decider(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _said(context: click.Context, option: click.Parameter, given: Decider | None) -> Decider | None:
+    """The decider that the user names, and where."""
+    source = context.get_parameter_source(option.name or "")
+    where = DECIDER_VARIABLE if source is ParameterSource.ENVIRONMENT else "--decider"
+    return None if given is None else msgspec.structs.replace(given, reason=f"{where} says so")
+
+
 READINGS = click.Choice([reading.value for reading in BudgetSemantics])
 READINGS_HELP = (
     "Whether a budget without reasons applies only to reasons that no active budget names, or to all of them."
 )
-BUDGET_READING = click.option(
-    "--budget-reading",
-    "reading",
-    type=READINGS,
-    default=BudgetSemantics.SEED.value,
-    show_default=True,
-    callback=lambda _context, _option, value: BudgetSemantics(value),
-    help=READINGS_HELP,
+_DECIDER: Final = click.option(
+    "--decider",
+    type=_DeciderParam(),
+    envvar=DECIDER_VARIABLE,
+    callback=_said,
+    help="Whose rules the answer follows.  [default: who decides in the cluster; Karpenter for manifests]",
 )
+_BUDGET_READING: Final = click.option(
+    "--budget-reading",
+    "budgets",
+    type=READINGS,
+    callback=lambda _context, _option, value: value and BudgetSemantics(value),
+    help=f"{READINGS_HELP}  [default: as the decider reads it]",
+)
+
+
+def reading_options(function: F) -> F:
+    """The options that say in whose reading a command answers, as `decider` and `budgets`."""
+    return _DECIDER(_BUDGET_READING(function))
 
 
 def common_options(
@@ -157,12 +199,13 @@ def common_options(
     verbose: str | None = None,
     live: bool = True,
     asks: bool = True,
+    reads: bool = True,
 ) -> Callable[[F], F]:
     """Give a command these options, as `common`. Four of them have a help text for each command; None: the command does
     not have the option.
 
     `live`: without files the command reads a cluster (`dovetail.cli.common.sources`). `asks`: the user gives the
-    cluster, and the instant to ask about.
+    cluster, and the instant to ask about. `reads`: the answer depends on who decides.
     """
     text, *default = (ahead or "").partition("  [default")
     help_ = f"{text} For example 36h, 7d or 1d12h.{''.join(default)}"
@@ -185,6 +228,7 @@ def common_options(
         *([click.option("-q", "--quiet", is_flag=True, help=quiet)] if quiet else []),
         *([click.option("-v", "--verbose", is_flag=True, help=verbose)] if verbose else []),
         *([KUBECONFIG, CONTEXT] if live else ()),
+        *([_DECIDER, _BUDGET_READING] if reads else ()),
     ]
     fields = [name for name in CommonOptions._fields if name not in ("at", "end")]
 

@@ -17,7 +17,6 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.model.instance_types import InstanceType
 from dovetail.model.refs import Ref
 from dovetail.planning.disruption.replaceable import Replacements
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.rules.reasons import MARKED
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule
@@ -32,7 +31,6 @@ def assessed(
     read: ClusterInput,
     source: ClusterSource,
     at: datetime,
-    reading: BudgetSemantics,
     *,
     catalogue: Sequence[InstanceType] | None = None,
     named: Collection[str] = (),
@@ -42,9 +40,9 @@ def assessed(
     Ends the program if a live cluster cannot be reached any more. `catalogue` None: the built-in one. `named`: if the
     user has named objects, their names; no other nodes are simulated.
     """
-    plain = assess(read.snapshot, at, reading)
+    plain = assess(read.snapshot, at)
     found = _found(plain, read, source, catalogue, named)
-    return assess(read.snapshot, at, reading, before=plain, replacements=found) if found else plain
+    return assess(read.snapshot, at, before=plain, replacements=found) if found else plain
 
 
 def with_replacements(plain: Assessment, simulated: "OneShotResult") -> Assessment:
@@ -52,14 +50,12 @@ def with_replacements(plain: Assessment, simulated: "OneShotResult") -> Assessme
     found = simulated.replacements({node.member.name for node in plain.nodes if _asks(plain, node)})
     if not found:
         return plain
-    return assess(plain.snapshot, plain.at, plain.semantics, before=plain, replacements=found)
+    return assess(plain.snapshot, plain.at, before=plain, replacements=found)
 
 
-def found_replacements(
-    read: ClusterInput, source: ClusterSource, at: datetime, reading: BudgetSemantics
-) -> Replacements:
+def found_replacements(read: ClusterInput, source: ClusterSource, at: datetime) -> Replacements:
     """Whether nodes can be replaced, by node and reason: what `assessed` finds out besides the rules."""
-    return _found(assess(read.snapshot, at, reading), read, source)
+    return _found(assess(read.snapshot, at), read, source)
 
 
 def _found(
@@ -71,7 +67,7 @@ def _found(
 ) -> Replacements:
     nodes = (node for node in plain.nodes if not named or not set(identity(node.member)).isdisjoint(named))
     asked = {node.member.name for node in nodes if _asks(plain, node)}
-    simulated = _simulated(read, source, plain.at, plain.semantics, catalogue) if asked else None
+    simulated = _simulated(read, source, plain.at, catalogue) if asked else None
     return {} if simulated is None else simulated.replacements(asked)
 
 
@@ -79,13 +75,12 @@ def pending_views(
     read: ClusterInput,
     source: ClusterSource,
     at: datetime,
-    reading: BudgetSemantics,
     *,
     catalogue: Sequence[InstanceType] | None,
     pods: Collection[tuple[str, str]],
 ) -> "dict[tuple[str, str], PendingView]":
     """Why these pods, by namespace and name, are on no node. Adds to the problems if the simulation is not possible."""
-    simulated = _simulated(read, source, at, reading, catalogue) if pods else None
+    simulated = _simulated(read, source, at, catalogue) if pods else None
     if simulated is None:
         return {}
     from dovetail.views.explain.pending import pending_view  # noqa: PLC0415  (as above)
@@ -99,7 +94,6 @@ def _simulated(
     read: ClusterInput,
     source: ClusterSource,
     at: datetime,
-    reading: BudgetSemantics,
     catalogue: Sequence[InstanceType] | None,
 ) -> "OneShotResult | None":
     """The cluster as scheduling sees it; None if the places of pods are not known."""
@@ -112,8 +106,8 @@ def _simulated(
     if not source.paths:
         documents += live_documents(source, PLACING_KINDS, read.problems)
     try:
-        scenario = read_scenario(documents, now=at, start=at)
-        return look(scenario, catalogue=catalogue, reading=reading)
+        scenario = read_scenario(documents, now=at, start=at, settings=read.snapshot.settings)
+        return look(scenario, catalogue=catalogue)
     except InputError as error:
         read.problems.append(_unknown(error))
         return None

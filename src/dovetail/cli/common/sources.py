@@ -9,14 +9,16 @@ from dovetail.api.documents import Document, decode
 from dovetail.api.objects import KINDS_WITH_PODS, ApiObject
 from dovetail.api.recorded import PODS_NOT_RECORDED
 from dovetail.api.schema import SchemaViolation
-from dovetail.cli.common.live import live_documents
-from dovetail.cli.common.options import ClusterSource
+from dovetail.cli.common.live import live_documents, live_evidence
+from dovetail.cli.common.options import ClusterSource, now
 from dovetail.cli.common.read_kinds import ALL_KINDS, RULE_KINDS, ReadKind
 from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings, settings_of
 from dovetail.model.snapshot import Snapshot
 from dovetail.state.intake import take_in
+from dovetail.views.deciding import who_decides
 
 _KNOWN: Final = KINDS_WITH_PODS.union((kind.resource.api_version, kind.resource.kind) for kind in ALL_KINDS)
 # Rules that `read_scenario` reports in other words.
@@ -49,13 +51,25 @@ def read_cluster(source: ClusterSource, *, also: Sequence[ReadKind] = ()) -> Clu
     Of a live cluster it reads RULE_KINDS and `also` (PLACING_KINDS, WORKLOAD_KINDS); of files, all documents.
     """
     problems: list[Finding] = []
-    return understood(list(cluster_documents(source, (*RULE_KINDS, *also), problems)), problems)
+    documents = list(cluster_documents(source, (*RULE_KINDS, *also), problems))
+    return understood(documents, problems, settings_in(source, documents, live=not source.paths))
 
 
-def understood(documents: list[Document], problems: Sequence[Finding]) -> ClusterInput:
+def settings_in(source: ClusterSource, documents: Iterable[Document], *, live: bool) -> RuleSettings:
+    """The settings of whoever decides in the cluster of these documents, unless the user says who does."""
+    decider = source.decider
+    if decider is None and live:
+        decider = who_decides([*documents, *live_evidence(source)], now())
+    return settings_of(decider or who_decides(documents), source.budgets)
+
+
+def understood(
+    documents: list[Document], problems: Sequence[Finding], settings: RuleSettings = DEFAULT_SETTINGS
+) -> ClusterInput:
     """The cluster in these documents; `problems`: of reading them."""
     documents = list(converted(documents))
-    snapshot, odd, unreadable = take_in((each for each in documents if _is_for_rules(each)), _field_remedy)
+    for_rules = (each for each in documents if _is_for_rules(each))
+    snapshot, odd, unreadable = take_in(for_rules, _field_remedy, settings)
     if unreadable:
         documents = [document for document in documents if document not in unreadable]
     missing = (*_missing_parts(snapshot), *_pods_not_recorded(documents))

@@ -10,7 +10,6 @@ from dovetail.cli.roll.roller import RolledNode
 from dovetail.model.records import ClaimRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.rolling import RollOutcome
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.rules.reasons import MARKED
 from dovetail.rules.states import IN_DISRUPTION, MEANING
 from dovetail.values.duration import SECOND, short_duration
@@ -29,13 +28,10 @@ FOLLOWED: Final = frozenset({RollOutcome.ASKED, RollOutcome.ALREADY_ASKED, RollO
 class RollProgress:
     """The nodes that are not gone yet, and what was last said about each."""
 
-    def __init__(
-        self, source: BoardSource, rolled: Iterable[RolledNode], tell: Callable[[str], None], reading: BudgetSemantics
-    ) -> None:
+    def __init__(self, source: BoardSource, rolled: Iterable[RolledNode], tell: Callable[[str], None]) -> None:
         self._source = source
         self._left = {each.uid: each for each in rolled if each.outcome in FOLLOWED}
         self._tell = tell
-        self._reading = reading
         self._said: dict[str, tuple[object, ...]] = {}  # by UID
         self._warned = False
 
@@ -44,7 +40,7 @@ class RollProgress:
         began_at, number, taken_back = self._source.clock.now(), len(self._left), 0
         while self._left:
             seen = self._source.look()
-            found = assess(seen.take(), seen.at, self._reading)
+            found = assess(seen.take(), seen.at)
             there = {member.claim.uid: (member, member.claim) for member in found.snapshot.nodes if member.claim}
             for uid, rolled in list(self._left.items()):
                 name = rolled.node or rolled.node_claim

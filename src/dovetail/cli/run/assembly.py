@@ -26,13 +26,14 @@ from dovetail.cli.run.process import (
     run_until_stopped,
     serving_probes,
 )
-from dovetail.controllers.assembly import DisruptionOptions, all_controllers
+from dovetail.controllers.assembly import all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.metrics.pool_costs import PoolCosts
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
+from dovetail.model.rule_settings import RuleSettings
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS
@@ -117,6 +118,7 @@ def _assembled(
         failures=failures,
         scheduler_profiles=options.scheduler_config.profiles,
         well_known_labels=names.WELL_KNOWN_LABELS | labels,
+        settings=RuleSettings(budgets=options.budget_reading),
     )
     timings = Timings()
     types = InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
@@ -130,7 +132,7 @@ def _assembled(
             timings,
             options.gates,
             provisioning=provisioning(options, cluster.well_known_labels),
-            disrupting=DisruptionOptions(reading=options.budget_reading),
+            disrupting=True,
             types=types,
             of_provider=started.controllers(cluster),
         ),
@@ -142,7 +144,6 @@ def _assembled(
         cluster,
         clock,
         leads=lambda: manager.is_leader,
-        reading=options.budget_reading,
         objects_too=not options.disable_cluster_state_observability,
         prices=prices,
         not_replaced=lambda: disruption.not_replaced,
@@ -221,7 +222,6 @@ async def _dashboard(options: RunOptions, made: Program) -> AsyncIterator[None]:
         port=port,
         access=_access_at(options, made, address),
         routes=_debug_routes(options, made, address),
-        reading=options.budget_reading,
         beforehand=False,
     )
     async with AsyncExitStack() as stack:

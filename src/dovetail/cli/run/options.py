@@ -24,8 +24,8 @@ from dovetail.cli.run.values import (
 )
 from dovetail.controllers.assembly import FeatureGates
 from dovetail.model.instance_types import InstanceType
+from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.observe.logs import LEVELS, LogFormat
-from dovetail.rules.budgets import BudgetSemantics
 
 
 class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):

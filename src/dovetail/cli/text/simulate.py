@@ -64,7 +64,8 @@ def _heading(report: SimulationReport, times: Times) -> str:
     span = span_text(report.end - report.start)
     return (
         click.style(f"Simulated {span}", bold=True)
-        + f" from {times.stamp(report.start)} to {times.stamp(report.end)}, seed {report.seed}"
+        + f" from {times.stamp(report.start)} to {times.stamp(report.end)}, seed {report.seed}\n"
+        + plain(report.decider.sentence)
     )
 
 

@@ -9,6 +9,7 @@ import click
 
 from dovetail.cli.common.output import Times, sections
 from dovetail.cli.text.explain import answer_lines, explanation_lines
+from dovetail.model.decider import DOVETAIL
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.values.foreign_text import plain
@@ -84,7 +85,12 @@ def _happens(events: list[RowEvent], times: Times) -> str:
 def _verdicts(details: NodeDetails, times: Times) -> list[str]:
     """As `explain -v` shows them, without the table of nodes."""
     explanation = Explanation(
-        at=details.at, pods=details.pods, nodes=(details.node,), nodepools=(), problems=details.problems
+        decider=DOVETAIL,
+        at=details.at,
+        pods=details.pods,
+        nodes=(details.node,),
+        nodepools=(),
+        problems=details.problems,
     )
     lines = explanation_lines(explanation, times, verbose=True, quiet=False)
     return lines[lines.index(click.style(plain(details.node.name), bold=True)) + 1 :]

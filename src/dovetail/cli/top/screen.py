@@ -131,6 +131,7 @@ class _ScreenLayout:
         lines += scene.status
         if scene.board is None:
             return [*lines, Text("looking ahead …", style="dim")]
+        lines.append(Text(cut(plain(self.board.decider.sentence), self.width), style="dim"))
         return [*lines, self._states(), self._figures(), *self._herds(), *self._problems()]
 
     def _states(self) -> Text:

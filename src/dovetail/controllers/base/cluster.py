@@ -4,6 +4,7 @@ import logging
 from typing import Any, Final
 
 from dovetail.api import names, objects
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.ports import (
     CSI_NODES,
     DAEMONSETS,
@@ -64,6 +65,7 @@ class WatchedCluster(ClusterState):
         failures: Failures | None = None,
         scheduler_profiles: SchedulerProfiles | None = None,
         well_known_labels: frozenset[str] = names.WELL_KNOWN_LABELS,
+        settings: RuleSettings = DEFAULT_SETTINGS,
     ) -> None:
         failures = failures or Failures()
         super().__init__(
@@ -72,6 +74,7 @@ class WatchedCluster(ClusterState):
             warn=lambda line: log.warning("%s", line),
             scheduler_profiles=scheduler_profiles,
             well_known_labels=well_known_labels,
+            settings=settings,
         )
         self.clock = clock
         self._settling = False

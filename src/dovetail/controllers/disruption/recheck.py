@@ -18,7 +18,7 @@ from dovetail.planning.disruption.board import blocked_sentence
 from dovetail.planning.disruption.landing import Waves
 from dovetail.planning.disruption.pool_budgets import count_with
 from dovetail.ports import Compute
-from dovetail.rules.budgets import BudgetSemantics, counts_of, limit_at, read_budgets
+from dovetail.rules.budgets import counts_of, limit_at, read_budgets
 from dovetail.rules.nodes import still_allowed
 from dovetail.rules.verdict import Verdict
 from dovetail.state.protections import PodProtections
@@ -48,9 +48,8 @@ class LandingCheck:
 class Recheck:
     """Checks nodes in S3."""
 
-    def __init__(self, cluster: WatchedCluster, reading: BudgetSemantics, landing: LandingCheck) -> None:
+    def __init__(self, cluster: WatchedCluster, landing: LandingCheck) -> None:
         self._cluster = cluster
-        self._reading = reading
         self.landing = landing
         self._alike = PodProtections()
 
@@ -67,7 +66,7 @@ class Recheck:
             members = [(each.record, each.state) for each in self._cluster.managed.in_pool(name)]
             counts = count_with(counts_of(members), members, in_command)
             budgets = read_budgets(pool_record(pool).budgets)
-            limit, binding = limit_at(budgets, reason, now, counts.nodes, self._reading)
+            limit, binding = limit_at(budgets, reason, now, counts.nodes, self._cluster.settings.budgets)
             if len(counts.consumers) > limit:
                 by = "" if binding is None else f" by budgets[{binding}]"
                 sentences[name] = (

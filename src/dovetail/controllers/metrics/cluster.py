@@ -25,7 +25,7 @@ from dovetail.planning.disruption.evaluation import NodeEvaluation, NodeEvaluato
 from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets
 from dovetail.planning.disruption.replaceable import Replacements
 from dovetail.ports import Clock
-from dovetail.rules.budgets import UNLIMITED, BudgetSemantics
+from dovetail.rules.budgets import UNLIMITED
 from dovetail.rules.protection import POD_RULES
 from dovetail.rules.states import NodeState
 from dovetail.rules.verdict import Rule
@@ -66,7 +66,6 @@ class ClusterMetrics(Collector):
         clock: Clock,
         *,
         leads: Callable[[], bool],
-        reading: BudgetSemantics = BudgetSemantics.SEED,
         objects_too: bool = True,
         prices: PoolCosts | None = None,
         not_replaced: Callable[[], Replacements] = dict,
@@ -80,7 +79,7 @@ class ClusterMetrics(Collector):
         self._counts = PodGroupCounts(cluster)
         self._pods = PodProtections()
         self._standing = NodeEvaluator(self._pods)
-        self._budgets_of = PoolBudgets(reading)
+        self._budgets_of = PoolBudgets(cluster.settings)
         self._prices = prices
         self._pod_times = PodTimes(cluster, clock, leads=leads)
         if objects_too:

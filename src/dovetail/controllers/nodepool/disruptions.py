@@ -13,7 +13,6 @@ from dovetail.model.records import pool_record
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import (
     GROWN,
-    BudgetSemantics,
     PoolCounts,
     allowances,
     budget_problems,
@@ -29,11 +28,8 @@ class NodePoolDisruptions(PoolController):
 
     name = "nodepool.disruptions"
 
-    def __init__(
-        self, cluster: WatchedCluster, timings: Timings, reading: BudgetSemantics = BudgetSemantics.SEED
-    ) -> None:
+    def __init__(self, cluster: WatchedCluster, timings: Timings) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
-        self._reading = reading
         self._warned: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
         self.follow_nodes(after_seconds=timings.pool_counter_seconds)
 
@@ -73,7 +69,7 @@ class NodePoolDisruptions(PoolController):
         self, pool: objects.NodePool, counts: PoolCounts, now: datetime
     ) -> tuple[tuple[objects.PoolDisruptions, ...], datetime | None]:
         budgets = read_budgets(pool_record(pool).budgets)
-        allowed = allowances(budgets, now=now, counts=counts, reading=self._reading).values()
+        allowed = allowances(budgets, now=now, counts=counts, reading=self.cluster.settings.budgets).values()
         shown = tuple(
             objects.PoolDisruptions(
                 reason=each.reason,

@@ -14,6 +14,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import ConsolidationPolicy, Reason
 from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.refs import Sentence
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.backoff import WorkloadKey, left_alone
 from dovetail.planning.disruption.board import BlockedNode, Candidate, DisruptionBoard, PoolFacts, blocked_for
@@ -30,7 +31,6 @@ from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.disruption.savings_backoff import SavingsBackoff, without_moves
 from dovetail.planning.disruption.validation import ValidationResult, validated
 from dovetail.planning.nodepool.static_capacity import node_limit
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.rules.nodes import (
     CONSOLIDATION,
     ReasonVerdict,
@@ -153,8 +153,8 @@ class DisruptionPlanner:
     It caches the assessment of a node until its objects, its pods or the verdicts about them change.
     """
 
-    def __init__(self, *, options: SchedulingOptions, reading: BudgetSemantics = BudgetSemantics.SEED) -> None:
-        self._budgets = PoolBudgets(reading)
+    def __init__(self, *, options: SchedulingOptions, settings: RuleSettings = DEFAULT_SETTINGS) -> None:
+        self._budgets = PoolBudgets(settings)
         self._options = msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True)
         self.forget()
 

@@ -9,13 +9,13 @@ import msgspec
 from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.model.records import PoolRecord, pool_record
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.evaluation import NodeEvaluation
 from dovetail.rules.budgets import (
     Allowance,
     BudgetConsumer,
     BudgetRule,
-    BudgetSemantics,
     PoolCounts,
     allowances,
     counts_of,
@@ -47,8 +47,8 @@ class PoolAllowances(msgspec.Struct, frozen=True, eq=False):
 class PoolBudgets:
     """Reads the budgets of a pool again only when it changes."""
 
-    def __init__(self, reading: BudgetSemantics = BudgetSemantics.SEED) -> None:
-        self._reading = reading
+    def __init__(self, settings: RuleSettings = DEFAULT_SETTINGS) -> None:
+        self._settings = settings
         self._known: dict[str, ParsedPool] = {}
 
     def read(self, pools: Iterable[objects.NodePool]) -> Mapping[str, ParsedPool]:
@@ -82,7 +82,7 @@ class PoolBudgets:
         found = {}
         for name, pool in pools.items():
             counts = count_with(counts_of(standing[name]), standing[name], taken)
-            allowed = allowances(pool.budgets, now=now, counts=counts, reading=self._reading)
+            allowed = allowances(pool.budgets, now=now, counts=counts, reading=self._settings.budgets)
             starting = starting_nodes([member for member, _ in standing[name]], now)
             found[name] = PoolAllowances(counts, allowed, starting)
         return found

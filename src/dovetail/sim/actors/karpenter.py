@@ -26,11 +26,12 @@ from dovetail.controllers.nodeclaim.transitions import Transitions
 from dovetail.controllers.nodepool.disruptions import NodePoolDisruptions
 from dovetail.controllers.pod.protection import ProtectionEvents
 from dovetail.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
+from dovetail.model.decider import KARPENTER
+from dovetail.model.rule_settings import settings_of
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.assessment import DisruptionPlanner
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.compute import SerialCompute
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import Failures
@@ -140,7 +141,7 @@ class Karpenter:
             view,
             state,
             types,
-            DisruptionPlanner(options=provisioning.options, reading=BudgetSemantics.UPSTREAM),
+            DisruptionPlanner(options=provisioning.options, settings=settings_of(KARPENTER)),
             commands,
             compute=SerialCompute(provisioning.compute),
             timings=timings,

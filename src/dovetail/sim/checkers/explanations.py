@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from dovetail.api.names import ConditionType, Reason
+from dovetail.model.rule_settings import BudgetSemantics, RuleSettings
 from dovetail.model.snapshot import Snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Resource
-from dovetail.rules.budgets import BUDGETED, BudgetSemantics
+from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.nodes import consolidation_reason
 from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import Raw, condition_of, node_of
@@ -28,7 +29,7 @@ class ExplainChecker:
 
     def __init__(self, scene: CheckedCluster, reading: str) -> None:
         self._scene = scene
-        self._reading = BudgetSemantics(reading)
+        self._settings = RuleSettings(budgets=BudgetSemantics(reading))
         self._objection: tuple[Raw, str] | None = None  # to the current request: object and sentence
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
@@ -57,7 +58,7 @@ class ExplainChecker:
 
     def _reasons(self, member: ClaimAndNode, snapshot: Snapshot, at: datetime) -> Iterable[ReasonView]:
         """The answers of `explain` for the node, by reason."""
-        nodes = explain(assess(snapshot, at, self._reading), only=(member.name,)).nodes
+        nodes = explain(assess(snapshot, at), only=(member.name,)).nodes
         return next((node.reasons for node in nodes if node.name == member.name), ())
 
     def _node_snapshot(self, member: ClaimAndNode) -> Snapshot:
@@ -70,7 +71,7 @@ class ExplainChecker:
     def _snapshot(
         self, members: Iterable[ClaimAndNode], pods: list[StoredObject], pools: Iterable[StoredObject] = ()
     ) -> Snapshot:
-        state, members = ClusterState(), list(members)
+        state, members = ClusterState(settings=self._settings), list(members)
         namespaces = {stored.body["metadata"]["namespace"] for stored in pods}
         parts: dict[Resource[Any], Iterable[StoredObject | None]] = {
             PODS: pods,
@@ -150,7 +151,7 @@ class ExplainChecker:
         if stored is None or node is None:
             return
         member = self._scene.member_of_node(node)
-        explanation = explain(assess(self._snapshot([member], [stored]), self._scene.now(), self._reading))
+        explanation = explain(assess(self._snapshot([member], [stored]), self._scene.now()))
         pod, state = explanation.pods[0], explanation.nodes[0].state
         blocked = [verdict for verdict in pod.verdicts if not verdict.allowed]
         if state in _DRAINING and pod.allowed:

@@ -15,6 +15,7 @@ from dovetail.api import names
 from dovetail.api.names import ConditionType
 from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.disruption.reporter import one_line
+from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
 from dovetail.planning.disruption.accounts import AccountTotals
 from dovetail.planning.disruption.records import read_record
@@ -222,7 +223,13 @@ class Ledger:
     # -- the report ---------------------------------------------------------------------------------------------------
 
     def report(
-        self, *, start: datetime, seed: int, problems: Sequence[Finding], violations: Sequence[ReportedViolation]
+        self,
+        *,
+        start: datetime,
+        seed: int,
+        decider: Decider,
+        problems: Sequence[Finding],
+        violations: Sequence[ReportedViolation],
     ) -> SimulationReport:
         """Report on the time from the start to now."""
         self._follow_commands()
@@ -234,6 +241,7 @@ class Ledger:
             start=start,
             end=end,
             seed=seed,
+            decider=decider,
             nodes=report.NodeCounts(
                 at_start=sum(life.standing for life in lives),
                 at_end=sum(life.gone_at is None for life in lives),

@@ -22,7 +22,6 @@ from dovetail.planning.disruption.assessment import DisruptionAssessment, Disrup
 from dovetail.planning.disruption.board import DisruptionBoard
 from dovetail.planning.disruption.records import failed_replacements
 from dovetail.planning.disruption.replaceable import replacement_verdicts
-from dovetail.rules.budgets import BudgetSemantics
 from dovetail.rules.verdict import Verdict
 from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.scheduling.placement import Origin, PodInfo, SchedulingOptions
@@ -84,19 +83,22 @@ def look(
     scenario: Scenario,
     *,
     catalogue: Sequence[InstanceType] | None = None,
-    reading: BudgetSemantics = BudgetSemantics.SEED,
     drained: Sequence[str] = (),
     scheduler_profiles: SchedulerProfiles | None = None,
 ) -> OneShotResult:
     """Assess the cluster at the scenario's start. `drained`: nodes whose pods are listed, too. Raises InputError."""
     prepared, now = prepare(scenario, catalogue), scenario.start
     kind = prepared.node_classes
-    cluster = ClusterState(NodeClassKind(kind.group, kind.kind, kind.plural), scheduler_profiles=scheduler_profiles)
+    cluster = ClusterState(
+        NodeClassKind(kind.group, kind.kind, kind.plural),
+        scheduler_profiles=scheduler_profiles,
+        settings=scenario.settings,
+    )
     state = SchedulingState(cluster)
     _load(cluster, prepared, now)
     for pool in state.usable_pools():
         cluster.instance_types.answered(pool, prepared.machines.types, at=0.0)
-    planner = DisruptionPlanner(options=SchedulingOptions(), reading=reading)
+    planner = DisruptionPlanner(options=SchedulingOptions(), settings=scenario.settings)
     failed = failed_replacements(claim.value for claim in cluster.claims.snapshot().items.values())
     backoffs = {claim.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for claim in failed}
     assessment = planner.assess(DisruptionInputs(snapshot=state.snapshot(now), pools_in_backoff=backoffs))

@@ -20,7 +20,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
-from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
@@ -73,14 +73,12 @@ class Play:
         *,
         catalogue: Sequence[InstanceType] | None = None,
         gates: FeatureGates | None = None,
-        disrupting: DisruptionOptions | None = None,
         checked: bool = True,
         scheduler_profiles: SchedulerProfiles | None = None,
     ) -> None:
         self.scenario = scenario
         self.prepared: PreparedCluster = prepare(scenario, catalogue)
         self._gates = gates or FeatureGates()
-        self._disrupting = disrupting or DisruptionOptions()
         self._checked = checked
         self._profiles = scheduler_profiles
         self._loop = new_loop(start=scenario.start)
@@ -134,6 +132,7 @@ class Play:
         return self.ledger.report(
             start=self.scenario.start,
             seed=self.scenario.seed,
+            decider=self.scenario.settings.decider,
             problems=self.prepared.problems,
             violations=self.violations(),
         )
@@ -159,7 +158,7 @@ class Play:
         }
         self.ledger = Ledger(sim, cloud, prices, self.prepared.machines.guessed())
         if self._checked:
-            reading = self._disrupting.reading.value
+            reading = self.scenario.settings.budgets.value
             self._checkers = Checkers(sim, types=self.prepared.machines.types, reading=reading)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(sim)
@@ -180,6 +179,7 @@ class Play:
             seed=seed,
             timings=_PATIENT,
             scheduler_profiles=self._profiles,
+            settings=self.scenario.settings,
         )
         controllers = all_controllers(
             self.cluster,
@@ -188,7 +188,7 @@ class Play:
             _TIMINGS,
             self._gates,
             provisioning=ProvisioningOptions(compute=InlineCompute()),
-            disrupting=self._disrupting,
+            disrupting=True,
         )
         (self.disruption,) = (controller for controller in controllers if isinstance(controller, DisruptionController))
         self.ledger.disruption = self.disruption
@@ -302,13 +302,12 @@ class Play:
 def play_through(
     scenario: Scenario,
     catalogue: Sequence[InstanceType] | None,
-    disrupting: DisruptionOptions,
     tell: Callable[[float], None],
     *,
     scheduler_profiles: SchedulerProfiles | None = None,
 ) -> SimulationReport:
     """Play the whole scenario, and call `tell` with the share that is done after each step. Raises InputError."""
-    with Play(scenario, catalogue=catalogue, disrupting=disrupting, scheduler_profiles=scheduler_profiles) as play:
+    with Play(scenario, catalogue=catalogue, scheduler_profiles=scheduler_profiles) as play:
         for step in range(1, _STEPS + 1):
             play.advance(scenario.start + scenario.span * step / _STEPS)
             tell(step / _STEPS)

@@ -13,6 +13,7 @@ from dovetail.api.conversion import REMOVED_KINDS
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
 from dovetail.sim.scenarios.wire_checks import InvalidValue, check_fields, sound
@@ -21,7 +22,7 @@ from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 Body = dict[str, Any]
 
-API_GROUP: Final = "dovetail.dev"
+API_GROUP: Final = names.OWN_GROUP
 API_VERSION: Final = "dovetail.dev/v1alpha1"
 KIND: Final = "Scenario"
 DEFAULT_SPAN: Final = timedelta(days=7)
@@ -102,6 +103,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     happenings: tuple[ScenarioEvent, ...] = ()
     document: Document | None = None  # the Scenario object, if there is one
     problems: tuple[Finding, ...] = ()
+    settings: RuleSettings = DEFAULT_SETTINGS
 
     @property
     def end(self) -> datetime:
@@ -153,6 +155,7 @@ def read_scenario(
     span: timedelta | None = None,
     seed: int | None = None,
     live: bool = False,
+    settings: RuleSettings = DEFAULT_SETTINGS,
 ) -> Scenario:
     """Read the files; `start`, `span` and `seed` override them. Raises InputError.
 
@@ -195,6 +198,7 @@ def read_scenario(
         objects=all_objects,
         start=begins,
         span=span or _length(wire, own) or DEFAULT_SPAN,
+        settings=settings,
         seed=wire.seed if seed is None else seed,
         happenings=_happenings(wire, own[0], {placed.name for placed in all_objects}) if own else (),
         document=own[0] if own else None,

@@ -76,6 +76,7 @@ class BoardMaker:
         return Board(
             at=floor(at.timestamp()),
             end=seconds_of(end),
+            decider=snapshot.settings.decider,
             assumption=ASSUMPTION,
             rows=tuple(made.row for made in rows),
             pools=self._make_strips(assessment, end),

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from dovetail.model.decider import DOVETAIL, Decider
 from dovetail.model.finding import Finding
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import MaySee, Ref
@@ -126,6 +127,7 @@ class Board(View, frozen=True, kw_only=True):
 
     at: int
     end: int
+    decider: Decider = DOVETAIL
     assumption: str
     restricted: bool = False
     """Names of pods are withheld from this reader."""

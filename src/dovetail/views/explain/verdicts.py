@@ -6,6 +6,7 @@ from datetime import datetime
 from msgspec import UNSET, UnsetType
 
 from dovetail.model.beside import Hold, Roll
+from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
@@ -131,6 +132,7 @@ class PoolView(View, frozen=True):
 
 class Explanation(View, frozen=True, kw_only=True):
     at: datetime
+    decider: Decider
     end: datetime | UnsetType = UNSET
     """Of the span."""
     workloads: tuple[WorkloadView, ...] | UnsetType = UNSET
@@ -172,6 +174,7 @@ def explain(
     nodes = [assessment.node(member) for member in members]
     return Explanation(
         at=at,
+        decider=snapshot.settings.decider,
         end=UNSET if end is None else end,
         pods=tuple([_pod_view(pod, assessment, end) for pod in pods]),
         nodes=tuple(_node_view(assessment, node, end) for node in nodes),

@@ -34,6 +34,7 @@ def forecast(
     nodes = tuple(node_forecast(node, future, moves, drained) for node, drained in begun)
     return Forecast(
         at=at,
+        decider=snapshot.settings.decider,
         end=end,
         exact_until=end if moves.earliest is None else min(moves.earliest, end),
         nodes=nodes,

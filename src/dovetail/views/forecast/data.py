@@ -3,6 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 
+from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
 from dovetail.model.refs import Ref
 from dovetail.views.explain.data import View
@@ -141,6 +142,7 @@ class Burst(View, frozen=True):
 
 class Forecast(View, frozen=True, kw_only=True):
     at: datetime
+    decider: Decider
     end: datetime
     assumption: str = ASSUMPTION
     exact_until: datetime

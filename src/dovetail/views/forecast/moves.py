@@ -84,7 +84,7 @@ class Moves:
                 if self._is_firm(pod) and verdict.rule is not Rule.POD_DISRUPTION_BUDGET
             ]
         # The number of nodes may change: only a budget of 0 blocks in any case.
-        parts.append(complement(limit_below(pool.budgets, reason, 1, 1, pool.semantics)))
+        parts.append(complement(limit_below(pool.budgets, reason, 1, 1, pool.settings.budgets)))
         return all_of(parts)
 
     def _is_firm(self, pod: PodRecord) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from dovetail.api.names import Reason
+from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
 from dovetail.rules.reasons import MARKED
 
@@ -118,6 +119,7 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     start: datetime
     end: datetime
     seed: int
+    decider: Decider
     nodes: NodeCounts
     pods: PodCounts
     cost: Cost

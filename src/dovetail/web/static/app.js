@@ -103,7 +103,7 @@ function drawNow() {
   });
   drawTiles(byId('tiles'), board, at, { onFilter: (filter) => choose({ filter: chosen.filter === filter ? '' : filter }), onOpen: (key) => open(key) });
   setText(byId('count'), found.length === rows.length ? count(rows.length, 'node') : `${found.length} of ${count(rows.length, 'node')}`);
-  setText(byId('title'), board.title + (board.restricted ? ' · names of some pods are withheld from you' : ''));
+  setText(byId('title'), `${board.title} · ${board.decides}${board.restricted ? ' · names of some pods are withheld from you' : ''}`);
   showClock(at);
   const problems = byId('problems');
   problems.hidden = !board.problems.length;

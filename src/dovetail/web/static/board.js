@@ -11,6 +11,7 @@ export class Board {
     this.problems = [];
     this.decisions = [];
     this.title = '';
+    this.decides = '';
     this.assumption = '';
     this.restricted = false;
     this.loaded = false;
@@ -21,6 +22,7 @@ export class Board {
     this.rows = new Map(data.rows.map((row) => [row.key, row]));
     this.pools = data.pools;
     this.title = data.title;
+    this.decides = data.decides;
     this.assumption = data.assumption;
     this.restricted = data.restricted;
     this.takeRest(data.rest);

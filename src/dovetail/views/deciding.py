@@ -1,0 +1,203 @@
+"""Who decides in a cluster, as its objects show it (R56)?
+
+The Lease says it. Without one, what Karpenter or Dovetail have left on objects does. Plain manifests are Karpenter's.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.api.names import DovetailMode
+from dovetail.model.beside import BesideMode, read_hold
+from dovetail.model.decider import Decider, DecidingController, version_in
+
+_LEASES: Final = frozenset((names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE))
+_OF_CLUSTER: Final = frozenset(("Node", names.NODECLAIM_KIND))
+# A holder renews within 15 s, and the clock of the reader may differ from that of the cluster.
+_STALE: Final = timedelta(minutes=2)
+_NAME_LABELS: Final = ("app.kubernetes.io/name", "k8s-app")
+_OWN: Final = "dovetail"
+_THEIRS: Final = "karpenter"
+_NAMED: Final = re.compile(rb'["/](?:karpenter|dovetail)[":/]')
+_MODES: Final = {BesideMode.GUARD: DovetailMode.GUARD, BesideMode.DRIVE: DovetailMode.DRIVE}
+
+
+class _Container(objects.Wire, frozen=True):
+    image: str = ""
+    args: tuple[str, ...] = ()
+
+
+class _PodSpec(objects.Wire, frozen=True):
+    containers: tuple[_Container, ...] = ()
+
+
+class _ControllerPod(objects.ApiObject, frozen=True):
+    """What shows that a pod is a controller."""
+
+    spec: _PodSpec = _PodSpec()
+    status: objects.PodStatus = objects.PodStatus()
+
+    @property
+    def program(self) -> str:
+        """`dovetail`, `karpenter`, or empty."""
+        called = {self.metadata.labels.get(label, "") for label in _NAME_LABELS}
+        for each in self.spec.containers:
+            called.update(each.image.partition("@")[0].partition(":")[0].split("/"))
+        return next((name for name in (_OWN, _THEIRS) if name in called), "")
+
+    @property
+    def version(self) -> str | None:
+        return next(filter(None, (version_in(each.image) for each in self.spec.containers)), None)
+
+    @property
+    def mode(self) -> DovetailMode:
+        words = {word for each in self.spec.containers for word in each.args}
+        return next((mode for mode in (DovetailMode.GUARD, DovetailMode.DRIVE) if mode in words), DovetailMode.RUN)
+
+    @property
+    def shown(self) -> str:
+        return f"pod {self.metadata.namespace}/{self.metadata.name}"
+
+
+class _Clues:
+    """What the objects show, collected in one pass."""
+
+    def __init__(self) -> None:
+        self.leases: dict[str, objects.Lease] = {}
+        self.controllers: list[_ControllerPod] = []
+        self.own_crd = False
+        self.scenario = False
+        self.mark = ""
+        """The first object with something that only Dovetail as the controller writes."""
+        self.held: BesideMode | None = None
+        self.of_cluster = False
+        """Whether there are objects as a controller leaves them."""
+
+    def read(self, document: Document) -> None:
+        if document.kind == "Pod":
+            self._pod(document)
+        elif document.kind in _OF_CLUSTER:
+            self._member(document)
+        elif document.kind == "Lease":
+            lease = decode(document, objects.Lease)
+            if lease.metadata.name in _LEASES and lease.spec.holder_identity:
+                self.leases[lease.metadata.name] = lease
+        elif document.kind == "CustomResourceDefinition":
+            self.own_crd |= _is_own_crd(document)
+        elif document.kind == names.NODEPOOL_KIND:
+            pool = decode(document, objects.NodePool)
+            kept = pool.metadata.uid and pool.spec.disruption.graceful_expire_after != "Never"
+            self.own_crd |= bool(kept)
+        elif document.kind == "Scenario" and document.api_version.startswith(f"{names.OWN_GROUP}/"):
+            self.scenario = True
+
+    def _pod(self, document: Document) -> None:
+        if document.raw is not None and not _NAMED.search(document.raw):
+            return  # most pods, and there may be many
+        pod = decode(document, _ControllerPod)
+        if pod.program:
+            self.controllers.append(pod)
+
+    def _member(self, document: Document) -> None:
+        kind: type[objects.Node | objects.NodeClaim] = objects.Node if document.kind == "Node" else objects.NodeClaim
+        found = decode(document, kind)
+        held = read_hold(found.metadata.annotations.get(names.HELD, ""))
+        self.held = self.held or (None if held is None else held.by)
+        self.of_cluster |= bool(found.status.conditions)
+        if not self.mark and any(_own_marks(found)):
+            self.mark = f"{document.kind} {found.metadata.name}"
+
+
+def who_decides(documents: Iterable[Document], at: datetime | None = None) -> Decider:
+    """Who decides, and what shows it.
+
+    `at`: now, for a live cluster, where a Lease that is not renewed shows nothing.
+    """
+    clues = _Clues()
+    for document in documents:
+        try:
+            clues.read(document)
+        except InputError:
+            continue  # whoever reads the cluster reports it
+    return _by_lease(clues, at) or _by_marks(clues)
+
+
+def _by_lease(clues: _Clues, at: datetime | None) -> Decider | None:
+    beside = clues.leases.get(names.BESIDE_LEASE)
+    if beside is not None and _is_live(beside, at):
+        holder = _holder(beside, clues)
+        told = DovetailMode.RUN if holder is None else holder.mode
+        mode = _MODES[clues.held or BesideMode.GUARD] if told is DovetailMode.RUN else told
+        return _dovetail(f"it holds the Lease {_shown(beside)}", mode)
+    lease = clues.leases.get(names.LEADER_ELECTION_LEASE)
+    if lease is None or not _is_live(lease, at):
+        return None
+    holder, identity = _holder(lease, clues), lease.spec.holder_identity or ""
+    program = holder.program if holder is not None else ""
+    if (program or (_OWN if identity.startswith(_OWN) else _THEIRS)) == _OWN:
+        return _dovetail(f"it holds the Lease {_shown(lease)}")
+    version = None if holder is None else holder.version
+    return _karpenter(f"it holds the Lease {_shown(lease)}", version)
+
+
+def _by_marks(clues: _Clues) -> Decider:
+    running = [pod for pod in clues.controllers if pod.status.phase == "Running"]
+    theirs, own = ([pod for pod in running if pod.program == name] for name in (_THEIRS, _OWN))
+    if clues.held is not None:
+        return _dovetail("its holds are on Nodes", _MODES[clues.held])
+    if own and not (theirs and own[0].mode is DovetailMode.RUN):
+        return _dovetail(f"{own[0].shown} runs it", own[0].mode)
+    if theirs:
+        return _karpenter(f"{theirs[0].shown} runs it", theirs[0].version)
+    if clues.mark:
+        return _dovetail(f"{clues.mark} has its marks")
+    if clues.own_crd:
+        return _dovetail("the NodePools have its field gracefulExpireAfter")
+    if clues.of_cluster:
+        return _karpenter("no object has a mark of Dovetail")
+    if clues.scenario:
+        return _dovetail("it plays Scenarios")
+    return _karpenter("nothing in these files is Dovetail's")
+
+
+def _dovetail(reason: str, mode: DovetailMode = DovetailMode.RUN) -> Decider:
+    return Decider(DecidingController.DOVETAIL, mode=mode, reason=reason)
+
+
+def _karpenter(reason: str, version: str | None = None) -> Decider:
+    return Decider(DecidingController.KARPENTER, version=version, reason=reason)
+
+
+def _is_live(lease: objects.Lease, at: datetime | None) -> bool:
+    renewed_at = lease.spec.renew_time
+    return at is None or (renewed_at is not None and renewed_at + _STALE > at)
+
+
+def _holder(lease: objects.Lease, clues: _Clues) -> _ControllerPod | None:
+    """Both programs call themselves by the name of their pod, `_` and a random text."""
+    pod = (lease.spec.holder_identity or "").rpartition("_")[0]
+    return next((each for each in clues.controllers if each.metadata.name == pod), None)
+
+
+def _shown(lease: objects.Lease) -> str:
+    return f"{lease.metadata.namespace}/{lease.metadata.name}"
+
+
+def _own_marks(found: objects.Node | objects.NodeClaim) -> Iterator[bool]:
+    """What only Dovetail as the controller of a cluster writes."""
+    yield names.DISRUPTION_COMMAND in found.metadata.annotations
+    yield any(each.type == names.ConditionType.DISRUPTION_STATE for each in found.status.conditions)
+    if isinstance(found, objects.Node):
+        yield any(taint.key == names.CANDIDATE_TAINT for taint in found.spec.taints)
+
+
+def _is_own_crd(document: Document) -> bool:
+    """Whether the CRD of NodePools has our field."""
+    if decode(document, objects.ApiObject).metadata.name != f"{names.NODEPOOL_PLURAL}.{names.GROUP}":
+        return False
+    return b'"gracefulExpireAfter"' in msgspec.json.encode(plain_value(document))
