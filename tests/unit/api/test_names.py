@@ -28,6 +28,7 @@ def test_there_is_something_to_test() -> None:
     assert set(ENUMS) == {
         "TaintEffect",
         "CapacityType",
+        "DovetailMode",
         "ConsolidationPolicy",
         "Reason",
         "ConditionType",
@@ -116,13 +117,14 @@ CONDITIONS = """
     VolumesDetached
 """
 EVENTS = """
-    AwaitingVolumeDetachment BudgetReadingDiffers BudgetWithoutEffect ConsolidationBackoff ConsolidationCandidate
-    ConsolidationFinished ConsolidationRejected Disrupted DisruptionBlocked DisruptionLaunching DisruptionRolledBack
-    DisruptionTerminating DisruptionWaitingReadiness DoNotDisruptGracePeriodElapsed DoNotDisruptUntil Evicted
-    FailedConsistencyCheck FailedDraining FailedScheduling FailedTermination Held InsufficientCapacityError
-    InvalidBudget InvalidDisruptionCommand InvalidDisruptionSchedule InvalidDoNotDisrupt InvalidMark
-    NoCompatibleInstanceTypes NodeClassNotReady NodeLost NodeRepairBlocked Nominated Released ReplacementFailed
-    StampUndone Stamped TakenWhileBlocked TerminationGracePeriodExpiring Unconsolidatable UnregisteredTaintMissing
+    AwaitingVolumeDetachment BudgetReadingDiffers BudgetWithoutEffect CannotHold ConsolidationBackoff
+    ConsolidationCandidate ConsolidationFinished ConsolidationRejected Disrupted DisruptionBlocked
+    DisruptionLaunching DisruptionRolledBack DisruptionTerminating DisruptionWaitingReadiness
+    DoNotDisruptGracePeriodElapsed DoNotDisruptUntil Evicted FailedConsistencyCheck FailedDraining FailedScheduling
+    FailedTermination Held InsufficientCapacityError InvalidBudget InvalidDisruptionCommand
+    InvalidDisruptionSchedule InvalidDoNotDisrupt InvalidMark NoCompatibleInstanceTypes NodeClassNotReady NodeLost
+    NodeRepairBlocked Nominated Released ReplacementFailed StampUndone Stamped TakenWhileBlocked
+    TerminationGracePeriodExpiring Unconsolidatable UnregisteredTaintMissing
 """
 
 
