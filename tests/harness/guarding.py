@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
@@ -16,7 +17,9 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Controller, Manager, ManagerTimings
 from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import SimCluster, run
+from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw
+from dovetail.sim.cloud.machines import SimCloud
 from tests.harness import manifests
 from tests.harness.running import RecordingClient
 from tests.harness.stage import gives
@@ -90,28 +93,45 @@ class BesideProgram:
         return sorted(found, key=lambda event: str(event["eventTime"]))
 
 
-@gives("sim", "program")
+class KarpenterWorld(NamedTuple):
+    """The simulated Karpenter and its cloud, whose machines come up 20 to 90 seconds after their launch."""
+
+    karpenter: Karpenter
+    cloud: SimCloud
+
+
+@gives("sim", "program", "world")
 def run_beside(
-    scenario: Callable[[SimCluster, BesideProgram], Awaitable[None]],
+    scenario: Callable[..., Awaitable[None]],
     options: GuardOptions = GuardOptions(),  # noqa: B008  frozen
     *,
     started: bool = True,
+    karpenter: bool = False,
     seed: int = 0,
     shuffle: bool = False,
     latency_seconds: float = 0.0,
 ) -> None:
-    """Runs the scenario with guard beside it. `started` False: the scenario starts guard itself."""
+    """Runs the scenario with guard beside it. `started` False: the scenario starts guard itself.
+
+    `karpenter`: there is a simulated Karpenter. Otherwise nobody disrupts the nodes, which `stand` makes.
+    """
 
     def controllers_of(cluster: WatchedCluster, metrics: Metrics) -> Sequence[Controller]:
         return guard_controllers(cluster, metrics, options)
 
     async def within(sim: SimCluster) -> None:
         try:
-            async with asyncio.TaskGroup() as group:
+            async with AsyncExitStack() as stack:
+                world = None
+                if karpenter:
+                    slow = SimCloud(sim, seed=seed, register_seconds=20, register_spread_seconds=70, delete_seconds=5)
+                    cloud = await stack.enter_async_context(slow)
+                    world = KarpenterWorld(await stack.enter_async_context(Karpenter(sim, cloud)), cloud)
+                group = await stack.enter_async_context(asyncio.TaskGroup())
                 program = BesideProgram(sim, group, controllers_of)
                 if started:
                     await program.start()
-                await scenario(sim, program)
+                await scenario(sim, program, world)
                 await program.stop()
         except BaseExceptionGroup as errors:
             cause = root_cause(errors)

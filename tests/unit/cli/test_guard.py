@@ -80,6 +80,7 @@ def test_manifests_of_guard(dovetail: Program) -> None:
     writes = {(resource, verb) for resource, verb in verbs if verb not in ("get", "list", "watch")}
     assert writes == {
         ("nodes", "patch"),
+        ("nodeclaims", "patch"),
         ("events", "create"),
         ("events", "patch"),
         ("leases", "create"),

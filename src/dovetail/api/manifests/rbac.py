@@ -70,7 +70,8 @@ GUARD_GRANTS: Final = (
     Grant("", ("pods",), ("list", "watch")),
     Grant("policy", ("poddisruptionbudgets",), ("list", "watch")),
     Grant("", ("nodes",), ("list", "watch", "patch")),
-    Grant(names.GROUP, (names.NODECLAIM_PLURAL, names.NODEPOOL_PLURAL), ("list", "watch")),
+    Grant(names.GROUP, (names.NODECLAIM_PLURAL,), ("list", "watch", "patch")),
+    Grant(names.GROUP, (names.NODEPOOL_PLURAL,), ("list", "watch")),
     Grant("events.k8s.io", ("events",), ("create", "patch")),
     Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.BESIDE_LEASE,)),
 )

@@ -11,6 +11,7 @@ from dovetail.controllers.beside.holds import HoldPolicy, HoldReleases, NodeHold
 from dovetail.controllers.beside.invalid_marks import InvalidMarks
 from dovetail.controllers.beside.late import LateNodes
 from dovetail.controllers.beside.scope import BesideScope
+from dovetail.controllers.beside.stamps import ClaimStamps
 from dovetail.controllers.pod.protection import ProtectionEvents
 from dovetail.observe.beside_metrics import BesideMetrics
 from dovetail.observe.metrics import Metrics
@@ -47,6 +48,7 @@ def guard_controllers(cluster: WatchedCluster, metrics: Metrics, options: GuardO
     controllers: list[KeyedController[Any]] = [
         holding.holds,
         holding.releases,
+        ClaimStamps(cluster, holding.holding, counts),
         LateNodes(cluster, scope, counts),
         InvalidMarks(cluster),
         ProtectionEvents(cluster, metrics),
