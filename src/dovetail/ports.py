@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 U = TypeVar("U")
 
-Body = Mapping[str, Any]
+WriteBody = Mapping[str, Any]
 
 
 # -- resources --------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Create(Write[T], frozen=True):
 
     verb = "create"
     resource: Resource[T]
-    body: Body
+    body: WriteBody
     namespace: str | None = None
 
     @property
@@ -135,7 +135,7 @@ class Patch(Write[T], frozen=True):
     verb = "patch"
     resource: Resource[T]
     name: str
-    body: Body
+    body: WriteBody
     namespace: str | None = None
     type_: PatchType = PatchType.MERGE
     subresource: str = ""

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -12,8 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src/dovetail"
 
-# Class names that are meant to be defined in several modules, and why.
-HOMONYMS: Mapping[str, str] = {}
+# Names of classes and types that are meant to be defined in several modules, and why.
+HOMONYMS: Mapping[str, str] = {
+    "Change": "the simulated server logs changes of stored objects, the state those of values that are kept of them",
+}
 
 # Participles and adjectives by which nobody can guess what an instance of the class is.
 BARE = frozenset(
@@ -36,16 +38,33 @@ PLACE = re.compile(r"^\| [^|]+ \| [^|]+ \| `([\w.]+)` \|$", re.MULTILINE)
 @cache
 def classes() -> Mapping[str, tuple[str, ...]]:
     """The modules that define each class name."""
-    found = defaultdict(list)
+    return _modules_by_name(_class_name)
+
+
+def _modules_by_name(name_of: Callable[[ast.stmt], str | None]) -> Mapping[str, tuple[str, ...]]:
+    modules = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append(str(path.relative_to(PACKAGE)))
-    return {name: tuple(modules) for name, modules in found.items()}
+            if (name := name_of(node)) is not None:
+                modules[name].append(str(path.relative_to(PACKAGE)))
+    return {name: tuple(paths) for name, paths in modules.items()}
 
 
-def test_no_class_name_is_defined_in_two_modules() -> None:
-    twice = {name: modules for name, modules in classes().items() if len(modules) > 1}
+def _class_name(node: ast.stmt) -> str | None:
+    return node.name if isinstance(node, ast.ClassDef) else None
+
+
+def _type_name(node: ast.stmt) -> str | None:
+    """The name of a class, or of a type alias: a module's name in CamelCase that is no type variable."""
+    match node:
+        case ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]):
+            is_variable = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "TypeVar"
+            return name if re.fullmatch(r"_?[A-Z]\w*[a-z]\w*", name) and not is_variable else None
+    return _class_name(node)
+
+
+def test_no_type_name_is_defined_in_two_modules() -> None:
+    twice = {name: modules for name, modules in _modules_by_name(_type_name).items() if len(modules) > 1}
     assert {name: modules for name, modules in twice.items() if name not in HOMONYMS} == {}
     assert HOMONYMS.keys() <= twice.keys()
 

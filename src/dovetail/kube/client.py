@@ -17,7 +17,7 @@ from dovetail.kube.reserve import HandleReserve
 from dovetail.kube.retrying import NO_PATIENCE, RetryPolicy
 from dovetail.kube.transport import CONNECTIONS, WATCH_MARGIN_SECONDS, HttpRequest, Transport
 from dovetail.kube.watching import RealWatch
-from dovetail.ports import ApiError, Body, Create, Delete, Evict, KubeApi, Page, Patch, Resource, Write
+from dovetail.ports import ApiError, Create, Delete, Evict, KubeApi, Page, Patch, Resource, Write, WriteBody
 from dovetail.values.rate import Rate, TokenBucket
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ class RealApi(KubeApi):
         self,
         method: str,
         path: str,
-        body: Body | None = None,
+        body: WriteBody | None = None,
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",

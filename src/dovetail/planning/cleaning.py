@@ -16,7 +16,7 @@ from dovetail.model.beside import read_hold
 from dovetail.rules.protection import own_hold
 from dovetail.rules.reasons import DISRUPTION_REASONS
 
-Raw = dict[str, Any]
+JsonObject = dict[str, Any]
 
 ANNOTATIONS: Final = (names.DISRUPTION_COMMAND, names.REPLACEMENT_OF)  # Nodes inherit those of their NodeClaim
 CONDITIONS: Final = (
@@ -34,7 +34,7 @@ _DISRUPTED: Final = (names.DISRUPTED_TAINT, TaintEffect.NO_SCHEDULE)
 class MergePatch(msgspec.Struct, frozen=True):
     """A merge patch without precondition."""
 
-    body: Raw
+    body: JsonObject
     subresource: str = ""
 
 
@@ -45,7 +45,7 @@ class Cleaning(msgspec.Struct, frozen=True):
     patches: tuple[MergePatch, ...] = ()
 
 
-def clean_node(node: Raw, claim: Raw | None, *, karpenter: bool = False) -> Cleaning:
+def clean_node(node: JsonObject, claim: JsonObject | None, *, karpenter: bool = False) -> Cleaning:
     """`claim`: the NodeClaim of the Node, before it was cleaned itself.
 
     `karpenter`: it runs, and its marks are its own.
@@ -70,14 +70,14 @@ def _hold_keys(annotations: Mapping[str, str]) -> list[str]:
     return [names.HELD, *([names.DO_NOT_DISRUPT] if ours else [])]
 
 
-def clean_pod(pod: Raw) -> Cleaning:
+def clean_pod(pod: JsonObject) -> Cleaning:
     """A user's own protection stays, also one that has replaced ours."""
     keys = [names.POD_HOLD, *([names.DO_NOT_DISRUPT] if own_hold(annotations_of(pod)) is not None else [])]
     metadata, removed = _without_annotations(pod, keys)
     return Cleaning(tuple(removed), (MergePatch({"metadata": metadata}),) if removed else ())
 
 
-def clean_claim(claim: Raw, nodes: Sequence[Raw] = (), *, karpenter: bool = False) -> Cleaning:
+def clean_claim(claim: JsonObject, nodes: Sequence[JsonObject] = (), *, karpenter: bool = False) -> Cleaning:
     """`nodes`: the Nodes of the claim. The record of a command goes last, so that a new leader can continue it.
 
     `karpenter`: it runs, and its marks are its own.
@@ -99,13 +99,13 @@ def clean_claim(claim: Raw, nodes: Sequence[Raw] = (), *, karpenter: bool = Fals
     return Cleaning(tuple([f"condition {entry['type']}" for entry in gone] + removed), tuple(patches))
 
 
-def clean_pool(pool: Raw) -> Cleaning:
+def clean_pool(pool: JsonObject) -> Cleaning:
     if "disruptions" not in (pool.get("status") or {}):
         return Cleaning()
     return Cleaning(("status.disruptions",), (MergePatch({"status": {"disruptions": None}}, "status"),))
 
 
-def is_ours(claim: Raw) -> bool:
+def is_ours(claim: JsonObject) -> bool:
     """Whether we have written to the claim. Commands of another controller are not touched."""
     conditions = _list(claim.get("status"), "conditions")
     annotations = annotations_of(claim)
@@ -113,26 +113,28 @@ def is_ours(claim: Raw) -> bool:
     return has_condition or any(key in annotations for key in ANNOTATIONS)
 
 
-def is_going(thing: Raw) -> bool:
+def is_going(thing: JsonObject) -> bool:
     """Whether the object is being deleted. Upstream writes the same marks there."""
     return bool((thing.get("metadata") or {}).get("deletionTimestamp"))
 
 
-def _list(parent: Any, field: str) -> list[Raw]:
+def _list(parent: Any, field: str) -> list[JsonObject]:
     return (parent or {}).get(field) or []
 
 
-def _without(entries: Sequence[Raw], unwanted: Callable[[Raw], bool]) -> tuple[list[Raw], list[Raw]]:
+def _without(
+    entries: Sequence[JsonObject], unwanted: Callable[[JsonObject], bool]
+) -> tuple[list[JsonObject], list[JsonObject]]:
     """The entries to keep, and the entries to remove."""
     return [each for each in entries if not unwanted(each)], [each for each in entries if unwanted(each)]
 
 
-def annotations_of(thing: Raw) -> Mapping[str, str]:
+def annotations_of(thing: JsonObject) -> Mapping[str, str]:
     annotations: Mapping[str, str] = (thing.get("metadata") or {}).get("annotations") or {}
     return annotations
 
 
-def _without_annotations(thing: Raw, keys: Iterable[str]) -> tuple[Raw, list[str]]:
+def _without_annotations(thing: JsonObject, keys: Iterable[str]) -> tuple[JsonObject, list[str]]:
     """The metadata to write, and the removed annotations. The last one removes the empty map, too."""
     annotations = annotations_of(thing)
     gone = [key for key in keys if key in annotations]

@@ -16,7 +16,7 @@ from dovetail.ports import CloudError, InsufficientCapacity
 from dovetail.scheduling import requirements
 from dovetail.scheduling.labels import normalised
 
-Wanted = Mapping[str, Sequence[NodeSelectorRequirement]]
+RequirementsByKey = Mapping[str, Sequence[NodeSelectorRequirement]]
 
 _NAMES_SHOWN = 5
 
@@ -34,7 +34,7 @@ def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
     return _allowed(requirement).has(value)
 
 
-def compatible(wanted: Wanted, offered: Iterable[NodeSelectorRequirement]) -> bool:
+def compatible(wanted: RequirementsByKey, offered: Iterable[NodeSelectorRequirement]) -> bool:
     """Whether each offered label can have a wanted value. The claim sets the labels that are not offered."""
     return all(
         key not in wanted or _together(asked).agrees(_together(wanted[key])) for key, asked in by_key(offered).items()
@@ -81,7 +81,7 @@ def choose(
     return type_, equal[_drawn(seed, claim.metadata.uid, len(equal))]
 
 
-def _candidates(wanted: Wanted, types: Mapping[str, InstanceType], *, must_list: bool) -> list[InstanceType]:
+def _candidates(wanted: RequirementsByKey, types: Mapping[str, InstanceType], *, must_list: bool) -> list[InstanceType]:
     """The types that the claim lists, in its order."""
     asked = wanted.get(names.INSTANCE_TYPE_LABEL, ())
     listed = next((entry.values for entry in asked if entry.operator == "In"), [])

@@ -85,7 +85,7 @@ class ProviderTrial(ABC):
         raise NotPossible
 
 
-Scenario = Callable[[ProviderTrial], Awaitable[None]]
+TrialScenario = Callable[[ProviderTrial], Awaitable[None]]
 
 
 class ProviderConformance(ABC):
@@ -95,7 +95,7 @@ class ProviderConformance(ABC):
     def trial(self) -> AbstractAsyncContextManager[ProviderTrial]:
         """A fresh cloud."""
 
-    def play(self, scenario: Scenario) -> None:
+    def play(self, scenario: TrialScenario) -> None:
         """Runs a test on a fresh cloud. Override it to run on another event loop."""
 
         async def on_fresh_cloud() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dovetail.ports import EVENTS, ApiError, Body, Create, Delete, Evict, KubeApi, Patch, Resource, Write
+from dovetail.ports import EVENTS, ApiError, Create, Delete, Evict, KubeApi, Patch, Resource, Write, WriteBody
 from dovetail.runtime.read_through import ReadThroughApi
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class DryRunApi(ReadThroughApi):
         self._tell(verb, resource, write.name, write.namespace, body)
         raise WouldWrite(f"a dry run does not {verb} {resource.kind} {write.name}", reason="DryRun")
 
-    def _tell(self, verb: str, resource: Resource[Any], name: str, namespace: str | None, body: Body) -> None:
+    def _tell(self, verb: str, resource: Resource[Any], name: str, namespace: str | None, body: WriteBody) -> None:
         metadata = {key: value for key, value in body.get("metadata", {}).items() if key != "resourceVersion"}
         wanted = {**body, "metadata": metadata} if metadata else {k: v for k, v in body.items() if k != "metadata"}
         key = msgspec.json.encode((verb, resource.group, resource.plural, namespace, name, wanted), enc_hook=str)
@@ -57,7 +57,7 @@ class DryRunApi(ReadThroughApi):
         )
 
 
-def _body(write: Write[Any]) -> Body:
+def _body(write: Write[Any]) -> WriteBody:
     match write:
         case Create() | Patch():
             return write.body
@@ -66,7 +66,7 @@ def _body(write: Write[Any]) -> Body:
     raise NotImplementedError(write.verb)
 
 
-def _gist(event: Body) -> dict[str, Any]:
+def _gist(event: WriteBody) -> dict[str, Any]:
     """The content of an event without its time and name, and the object that it is about."""
     about = event.get("regarding", {})
     where = "/".join(filter(None, (about.get("kind"), about.get("namespace"), about.get("name"))))

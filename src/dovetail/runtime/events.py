@@ -21,7 +21,6 @@ from dovetail.ports import (
     EVENTS,
     AlreadyExists,
     ApiError,
-    Body,
     Clock,
     Conflict,
     Create,
@@ -30,6 +29,7 @@ from dovetail.ports import (
     KubeApi,
     NotFound,
     Patch,
+    WriteBody,
 )
 from dovetail.runtime.lease import micro_time
 from dovetail.runtime.pace import Backoff
@@ -206,7 +206,7 @@ class EventRecorder:
         self._keep(key, _Series(1, at))
         return True
 
-    async def _join(self, key: str, event: Event, body: Body, at: datetime) -> bool:
+    async def _join(self, key: str, event: Event, body: WriteBody, at: datetime) -> bool:
         """The event exists: this process has sent it and lost the answer, or the leader before has sent it."""
         # An empty patch returns the event, and needs no right beyond those for sending events.
         meta = body["metadata"]
@@ -219,7 +219,7 @@ class EventRecorder:
         await self._add_to(key, body, series, at)
         return True
 
-    async def _add_to(self, key: str, body: Body, series: _Series, at: datetime) -> None:
+    async def _add_to(self, key: str, body: WriteBody, series: _Series, at: datetime) -> None:
         patch = {"series": {"count": series.count + 1, "lastObservedTime": micro_time(at)}}
         await self._api.write(Patch(EVENTS, body["metadata"]["name"], patch, namespace=body["metadata"]["namespace"]))
         self._keep(key, _Series(series.count + 1, at))
@@ -231,7 +231,7 @@ class EventRecorder:
             del self._series[next(iter(self._series))]
 
 
-def _series_of(event: Body) -> _Series:
+def _series_of(event: WriteBody) -> _Series:
     """The count and the last time of an event on the server; long ago if it has no time."""
     series = event.get("series") or {}
     text = series.get("lastObservedTime") or event.get("eventTime") or ""

@@ -471,7 +471,7 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
 
 # -- order of pods -----------------------------------------------------------------------------------------------------
 
-Shape = tuple[object, ...]
+SharedNeeds = tuple[object, ...]
 
 
 def queue(problem: PlacementRequest) -> list[PodInfo]:
@@ -516,7 +516,7 @@ def labels_of(pod: PodInfo, read: frozenset[str]) -> tuple[tuple[str, str], ...]
     return tuple(sorted((key, value) for key, value in pod.labels.items() if key in read))
 
 
-def needs(pod: PodInfo) -> Shape:
+def needs(pod: PodInfo) -> SharedNeeds:
     """Everything that the engine reads of a pod, without its labels."""
     return (
         pod.namespace,

@@ -35,7 +35,7 @@ from dovetail.state.unplaceable import (
 _NO_ATTACHMENTS: Final[frozenset[Attachment]] = frozenset()
 
 # The namespace, the values of the pod's labels that its rules name, and its default spread constraints.
-_Key: TypeAlias = tuple[str, tuple[str | None, ...], DefaultSpread | None]
+_ReadingKey: TypeAlias = tuple[str, tuple[str | None, ...], DefaultSpread | None]
 
 
 class PodRequirements(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -68,9 +68,9 @@ class _SpecGroup(msgspec.Struct, eq=False):
     scheduling: PodScheduling  # a reference, so that its id() stays unique
     label_keys: tuple[str, ...]
     selects_namespaces: bool
-    groups: dict[_Key, _RequirementsGroup] = {}
+    groups: dict[_ReadingKey, _RequirementsGroup] = {}
 
-    def key_of(self, pod: PodRecord, spread: DefaultSpread | None) -> _Key:
+    def key_of(self, pod: PodRecord, spread: DefaultSpread | None) -> _ReadingKey:
         values = tuple([pod.labels.get(key) for key in self.label_keys]) if self.label_keys else ()
         return pod.namespace, values, spread
 

@@ -18,7 +18,7 @@ from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import RuleSettings
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.planning.disruption.replaceable import Replacements
+from dovetail.planning.disruption.replaceable import ReplacementVerdicts
 from dovetail.rules.budgets import (
     BUDGETED,
     Allowance,
@@ -58,7 +58,7 @@ from dovetail.values.schedule.instants import ALWAYS, Instants
 # Rules look five years ahead (R10). What they do not find there may come into sight later.
 ASKED_AGAIN_AFTER: Final = timedelta(hours=1)
 _ANY_POD: Final = Ref("Pod")
-NO_REPLACEMENTS: Final[Replacements] = {}
+NO_REPLACEMENTS: Final[ReplacementVerdicts] = {}
 
 
 class PoolAssessment(msgspec.Struct, frozen=True, eq=False):
@@ -108,7 +108,7 @@ class Assessment:
         snapshot: Snapshot,
         at: datetime,
         before: "Assessment | None",
-        replacements: Replacements,
+        replacements: ReplacementVerdicts,
     ) -> None:
         self.snapshot = snapshot
         self.at = at
@@ -285,7 +285,7 @@ def assess(
     at: datetime,
     *,
     before: Assessment | None = None,
-    replacements: Replacements = NO_REPLACEMENTS,
+    replacements: ReplacementVerdicts = NO_REPLACEMENTS,
 ) -> Assessment:
     """Ask every rule about everything in the snapshot. `before`: an assessment of the same cluster a while ago.
 

@@ -17,7 +17,7 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref, Sentence
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import Snapshot
-from dovetail.planning.disruption.replaceable import Replacements
+from dovetail.planning.disruption.replaceable import ReplacementVerdicts
 from dovetail.ports import Clock, KubeApi
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.tasks import happens_within
@@ -40,7 +40,7 @@ class ClusterAt(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The latest first."""
     left_alone: Mapping[str, Sentence] = {}
     """By node: why it stays although it has a reason to go."""
-    replacements: Replacements = {}
+    replacements: ReplacementVerdicts = {}
     """By node and reason: whether it can be replaced, as far as that is known."""
     savings: SavingsView | None = None
 
@@ -105,7 +105,7 @@ class FileSource(BoardSource):
         asking: str = "",
         at: datetime | None = None,
         problems: Sequence[Finding] = (),
-        replacements: Replacements | None = None,
+        replacements: ReplacementVerdicts | None = None,
     ) -> None:
         super().__init__(title, asking, clock, 1.0 if at is None else 0.0)
         self._at = at
@@ -136,7 +136,7 @@ class PushedSource(BoardSource):
         *,
         decisions: Sequence[DecisionView] = (),
         left_alone: Mapping[str, Sentence] | None = None,
-        replacements: Replacements | None = None,
+        replacements: ReplacementVerdicts | None = None,
         savings: SavingsView | None = None,
         pace: float | None = None,
     ) -> None:

@@ -40,8 +40,6 @@ GAP_FACTOR: Final = 4.0
 
 NOTHING: Final = Board(at=0, end=0, assumption="", rows=(), pools=(), herds=(), problems=())
 
-Raw = msgspec.Raw
-
 
 class Visibility(msgspec.Struct, frozen=True):
     """The namespaces of which a reader may see the names of pods; None: all."""
@@ -62,10 +60,10 @@ class BoardDelta(View, frozen=True, kw_only=True, omit_defaults=True):
     at: int
     end: int
     pace: float
-    rows: Sequence[Raw] = ()
+    rows: Sequence[msgspec.Raw] = ()
     gone: Sequence[str] = ()
-    pools: Sequence[Raw] | None = None
-    rest: Raw | None = None
+    pools: Sequence[msgspec.Raw] | None = None
+    rest: msgspec.Raw | None = None
 
 
 class Feed:
@@ -99,7 +97,7 @@ class Feed:
             # Comparing is many times faster than encoding.
             if known is None or (known[0] is not row and known[0] != row):
                 known = row, encode(row)
-                changed.append(Raw(known[1]))
+                changed.append(msgspec.Raw(known[1]))
             rows[row.key] = known
         pools = [encode(pool) for pool in board.pools]
         parts = {"herds": board.herds, "problems": board.problems, "decisions": board.decisions}
@@ -118,8 +116,8 @@ class Feed:
             pace=pace,
             rows=changed,
             gone=gone,
-            pools=[Raw(pool) for pool in pools] if new_pools else None,
-            rest=Raw(rest) if new_rest else None,
+            pools=[msgspec.Raw(pool) for pool in pools] if new_pools else None,
+            rest=msgspec.Raw(rest) if new_rest else None,
         )
         self._deltas.append((self._number, encode(delta)))
         self._news.set()
@@ -140,9 +138,9 @@ class Feed:
                     "end": board.end,
                     "assumption": board.assumption,
                     "restricted": board.restricted,
-                    "rows": [Raw(text) for _, text in self._rows.values()],
-                    "pools": [Raw(pool) for pool in self._pools],
-                    "rest": Raw(self._rest),
+                    "rows": [msgspec.Raw(text) for _, text in self._rows.values()],
+                    "pools": [msgspec.Raw(pool) for pool in self._pools],
+                    "rest": msgspec.Raw(self._rest),
                 }
             )
             tag = hashlib.sha256(body).hexdigest()[:20]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.planning.cleaning import Cleaning, Raw, clean_claim, clean_node, clean_pool, is_ours
+from dovetail.planning.cleaning import Cleaning, JsonObject, clean_claim, clean_node, clean_pool, is_ours
 
 CANDIDATE = {"key": "karpenter.sh/candidate", "effect": "PreferNoSchedule"}
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
@@ -14,16 +14,16 @@ REPLACEMENT_OF = "karpenter.sh/disruption-replacement-of"
 DELETED = {"deletionTimestamp": "2026-03-06T16:20:00Z"}
 
 
-def node(*taints: Raw, **metadata: Any) -> Raw:
+def node(*taints: JsonObject, **metadata: Any) -> JsonObject:
     return {"metadata": {"name": "n1", **metadata}, "spec": {"providerID": "kwok://n1", "taints": list(taints)}}
 
 
-def claim(*conditions: str, **metadata: Any) -> Raw:
+def claim(*conditions: str, **metadata: Any) -> JsonObject:
     entries = [{"type": type_, "status": "True", "unheard-of": 1} for type_ in conditions]
     return {"metadata": {"name": "c1", **metadata}, "status": {"providerID": "kwok://n1", "conditions": entries}}
 
 
-def bodies(cleaning: Cleaning) -> list[tuple[str, Raw]]:
+def bodies(cleaning: Cleaning) -> list[tuple[str, JsonObject]]:
     return [(patch.subresource, patch.body) for patch in cleaning.patches]
 
 
@@ -65,7 +65,7 @@ def test_a_node_that_was_to_be_replaced_takes_pods_again() -> None:
         (node({**DISRUPTED, "effect": "NoExecute"}), OURS),
     ],
 )
-def test_a_node_that_goes_or_is_not_ours_stays_closed(tainted: Raw, owner: Raw | None) -> None:
+def test_a_node_that_goes_or_is_not_ours_stays_closed(tainted: JsonObject, owner: JsonObject | None) -> None:
     assert clean_node(tainted, owner) == Cleaning()
 
 
@@ -102,7 +102,7 @@ def test_a_claim_in_a_command() -> None:
         (claim("DisruptionState", "DisruptionReason"), [node(DISRUPTED, **DELETED)]),
     ],
 )
-def test_a_claim_that_goes_keeps_its_reason(going: Raw, nodes: list[Raw]) -> None:
+def test_a_claim_that_goes_keeps_its_reason(going: JsonObject, nodes: list[JsonObject]) -> None:
     assert clean_claim(going, nodes).changes == ("condition DisruptionState",)
 
 

@@ -16,7 +16,7 @@ from dovetail.ports import (
     Patch,
     TooManyRequests,
 )
-from dovetail.providers.conformance import NotPossible, ProviderConformance, ProviderTrial, Scenario
+from dovetail.providers.conformance import NotPossible, ProviderConformance, ProviderTrial, TrialScenario
 from dovetail.providers.kwok.bundle import kwok_controllers
 from dovetail.providers.kwok.nodes import name_in
 from dovetail.providers.kwok.provider import KwokProvider
@@ -111,7 +111,7 @@ class InVirtualTime(ProviderConformance):
 class TestSimulatedCloud(InVirtualTime):
     """All faults are possible."""
 
-    def play(self, scenario: Scenario) -> None:
+    def play(self, scenario: TrialScenario) -> None:
         async def on_fresh_cloud(sim: SimCluster) -> None:
             async with SimCloud(sim) as cloud:
                 await scenario(CloudTrial(sim, cloud))
@@ -122,7 +122,7 @@ class TestSimulatedCloud(InVirtualTime):
 class TestKwok(InVirtualTime):
     """With the controller that makes its Nodes."""
 
-    def play(self, scenario: Scenario) -> None:
+    def play(self, scenario: TrialScenario) -> None:
         providers: list[KwokProvider] = []
 
         async def on_fresh_cluster(sim: SimCluster, _: Program) -> None:
@@ -158,7 +158,7 @@ class Forgetful(SimCloud):
 class WithForgetful(InVirtualTime):
     """Its tests fail."""
 
-    def play(self, scenario: Scenario) -> None:
+    def play(self, scenario: TrialScenario) -> None:
         async def on_fresh_cloud(sim: SimCluster) -> None:
             async with Forgetful(sim) as cloud:
                 await scenario(CloudTrial(sim, cloud))

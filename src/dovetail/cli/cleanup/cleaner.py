@@ -12,7 +12,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.objects import Lease, ObjectMeta, Wire
 from dovetail.cli.common.live import all_pages
-from dovetail.planning.cleaning import Cleaning, Raw, clean_claim, clean_node, clean_pod, clean_pool
+from dovetail.planning.cleaning import Cleaning, JsonObject, clean_claim, clean_node, clean_pod, clean_pool
 from dovetail.ports import (
     LEASES,
     NODECLAIMS,
@@ -114,8 +114,8 @@ class _Task(msgspec.Struct, frozen=True, eq=False):
     """One object as it was read, and the function that says what to remove from it."""
 
     kind: Resource[dict[str, Any]]
-    thing: Raw
-    plan: Callable[[Raw], Cleaning]
+    thing: JsonObject
+    plan: Callable[[JsonObject], Cleaning]
     after: str = ""  # an object that failed, and that must be cleaned before this one
 
     @property
@@ -144,7 +144,7 @@ async def clean(api: KubeApi, *, dry_run: bool = False, karpenter: bool = False)
     """
     nodes, claims, pools = [await _all(api, kind) for kind in (_NODES, _CLAIMS, _POOLS)]
     claim_of = {_machine(claim): claim for claim in claims}
-    nodes_of: dict[str, list[Raw]] = {}
+    nodes_of: dict[str, list[JsonObject]] = {}
     for node in nodes:
         nodes_of.setdefault(_machine(node), []).append(node)
     act: _Act = _would_clean if dry_run else partial(_clean, api)
@@ -157,7 +157,7 @@ async def clean(api: KubeApi, *, dry_run: bool = False, karpenter: bool = False)
     return tuple(found)
 
 
-def _machine(thing: Raw) -> str:
+def _machine(thing: JsonObject) -> str:
     """The provider ID, which a Node and its NodeClaim share; unique for an object without one."""
     for part in ("spec", "status"):
         if machine := (thing.get(part) or {}).get("providerID"):
@@ -165,17 +165,17 @@ def _machine(thing: Raw) -> str:
     return f"{thing['metadata']['uid']} has none"
 
 
-def _node_task(node: Raw, claim: Raw | None, karpenter: bool) -> _Task:
+def _node_task(node: JsonObject, claim: JsonObject | None, karpenter: bool) -> _Task:
     return _Task(_NODES, node, lambda fresh: clean_node(fresh, claim, karpenter=karpenter))
 
 
-def _claim_task(claim: Raw, nodes: Sequence[Raw], failed: Collection[str], karpenter: bool) -> _Task:
+def _claim_task(claim: JsonObject, nodes: Sequence[JsonObject], failed: Collection[str], karpenter: bool) -> _Task:
     before = [f"{_NODES.kind}/{node['metadata']['name']}" for node in nodes]
     after = next((name for name in before if name in failed), "")
     return _Task(_CLAIMS, claim, lambda fresh: clean_claim(fresh, nodes, karpenter=karpenter), after)
 
 
-async def _marked_pods(api: KubeApi) -> list[Raw]:
+async def _marked_pods(api: KubeApi) -> list[JsonObject]:
     """The pods that guard or drive holds."""
     marked = []
     for pod in await _all(api, PODS.read_as(_MarkedPod)):
@@ -232,7 +232,7 @@ async def _until_clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> None:
     return None
 
 
-async def _send(api: KubeApi, task: _Task, thing: Raw, cleaning: Cleaning) -> None:
+async def _send(api: KubeApi, task: _Task, thing: JsonObject, cleaning: Cleaning) -> None:
     """Write only if the object has not changed since it was read."""
     for patch in cleaning.patches:
         lock = {"uid": thing["metadata"]["uid"], "resourceVersion": thing["metadata"]["resourceVersion"]}

@@ -16,7 +16,7 @@ from dovetail.cli.common.sources import ClusterInput
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.instance_types import InstanceType
 from dovetail.model.refs import Ref
-from dovetail.planning.disruption.replaceable import Replacements
+from dovetail.planning.disruption.replaceable import ReplacementVerdicts
 from dovetail.rules.reasons import MARKED
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule
@@ -53,7 +53,7 @@ def with_replacements(plain: Assessment, simulated: "OneShotResult") -> Assessme
     return assess(plain.snapshot, plain.at, before=plain, replacements=found)
 
 
-def found_replacements(read: ClusterInput, source: ClusterSource, at: datetime) -> Replacements:
+def found_replacements(read: ClusterInput, source: ClusterSource, at: datetime) -> ReplacementVerdicts:
     """Whether nodes can be replaced, by node and reason: what `assessed` finds out besides the rules."""
     return _found(assess(read.snapshot, at), read, source)
 
@@ -64,7 +64,7 @@ def _found(
     source: ClusterSource,
     catalogue: Sequence[InstanceType] | None = None,
     named: Collection[str] = (),
-) -> Replacements:
+) -> ReplacementVerdicts:
     nodes = (node for node in plain.nodes if not named or not set(identity(node.member)).isdisjoint(named))
     asked = {node.member.name for node in nodes if _asks(plain, node)}
     simulated = _simulated(read, source, plain.at, catalogue) if asked else None

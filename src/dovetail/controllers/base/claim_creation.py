@@ -12,7 +12,7 @@ from typing import Final
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import NODECLAIMS, AlreadyExists, ApiError, Body, Clock, Create, KubeApi, OutcomeUnknown
+from dovetail.ports import NODECLAIMS, AlreadyExists, ApiError, Clock, Create, KubeApi, OutcomeUnknown, WriteBody
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class ClaimCreation:
         self._unseen: dict[str, str] = {}  # by name of the claim: its pool
 
     async def create(
-        self, api: KubeApi, clock: Clock, bodies: Sequence[Body], *, reason: str = PROVISIONED
+        self, api: KubeApi, clock: Clock, bodies: Sequence[WriteBody], *, reason: str = PROVISIONED
     ) -> list[objects.NodeClaim | ApiError]:
         """Creates all claims concurrently, and returns the outcome of each.
 
@@ -40,7 +40,7 @@ class ClaimCreation:
             tasks = [group.create_task(self._outcome(api, clock, body, reason)) for body in bodies]
         return [task.result() for task in tasks]
 
-    async def _outcome(self, api: KubeApi, clock: Clock, body: Body, reason: str) -> objects.NodeClaim | ApiError:
+    async def _outcome(self, api: KubeApi, clock: Clock, body: WriteBody, reason: str) -> objects.NodeClaim | ApiError:
         try:
             claim = await _created(api, clock, body)
         except ApiError as error:
@@ -61,7 +61,7 @@ class ClaimCreation:
         return sum(of == pool for of in self._unseen.values())
 
 
-async def _created(api: KubeApi, clock: Clock, body: Body) -> objects.NodeClaim:
+async def _created(api: KubeApi, clock: Clock, body: WriteBody) -> objects.NodeClaim:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return await api.write(Create(NODECLAIMS, body))

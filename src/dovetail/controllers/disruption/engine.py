@@ -24,7 +24,7 @@ from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.backoff import ConsolidationBackoff
 from dovetail.planning.disruption.commands import Command, with_final_landing
-from dovetail.planning.disruption.replaceable import Replacements
+from dovetail.planning.disruption.replaceable import ReplacementVerdicts
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.disruption.validation import Rejection
 from dovetail.planning.timings import Timings
@@ -94,7 +94,7 @@ class DisruptionController(PassController):
         self._timings = timings
         self.history: deque[PastDecision] = deque(maxlen=KEPT)
         self.left_alone: dict[str, Sentence] = {}  # by node: why it stays
-        self.not_replaced: Replacements = {}  # by node and reason: why it cannot be replaced
+        self.not_replaced: ReplacementVerdicts = {}  # by node and reason: why it cannot be replaced
         self.observers: list[Callable[[], None]] = []  # called when that has changed
         self._backoff = ConsolidationBackoff()
         self._waiting: deque[_ValidationBatch] = deque()  # for validation, in the order in which it is due

@@ -16,7 +16,7 @@ from dovetail.planning.disruption.board import STATIC
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import CommandRecord, is_replacement
 from dovetail.planning.provisioning.claims import claim_body, over_limits, static_claim_body, usage_by_pool
-from dovetail.ports import ApiError, Body, InternalError, KubeApi, OutcomeUnknown, TooManyRequests, Unavailable
+from dovetail.ports import ApiError, InternalError, KubeApi, OutcomeUnknown, TooManyRequests, Unavailable, WriteBody
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.events import EventRecorder
 from dovetail.scheduling.placement import NewClaim
@@ -52,7 +52,7 @@ class PlannedReplacement(msgspec.Struct, frozen=True):
     """
 
     pool: objects.NodePool
-    body: Body
+    body: WriteBody
     least: Resources
 
 

@@ -23,7 +23,7 @@ from dovetail.model.records import PdbRecord
 from dovetail.observe.metrics import DeferredMetrics
 from dovetail.planning.disruption.evaluation import NodeEvaluation, NodeEvaluator
 from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets
-from dovetail.planning.disruption.replaceable import Replacements
+from dovetail.planning.disruption.replaceable import ReplacementVerdicts
 from dovetail.ports import Clock
 from dovetail.rules.budgets import UNLIMITED
 from dovetail.rules.protection import POD_RULES
@@ -51,7 +51,7 @@ class _MetricsInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pdbs: Contents[PdbRecord]
     pod_times: tuple[Metric, ...]
     costs: Mapping[tuple[str], float] | None
-    not_replaced: Replacements
+    not_replaced: ReplacementVerdicts
 
 
 class ClusterMetrics(Collector):
@@ -68,7 +68,7 @@ class ClusterMetrics(Collector):
         leads: Callable[[], bool],
         objects_too: bool = True,
         prices: PoolCosts | None = None,
-        not_replaced: Callable[[], Replacements] = dict,
+        not_replaced: Callable[[], ReplacementVerdicts] = dict,
     ) -> None:
         """`not_replaced`: what the engine knows about nodes that it cannot replace."""
         self._cluster = cluster

@@ -26,7 +26,7 @@ from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.pending_pods import PendingPods, held_back, pending_pods
 from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets
 from dovetail.planning.disruption.records import record_on
-from dovetail.planning.disruption.replaceable import Replacements, blocked_by_pool, without_place
+from dovetail.planning.disruption.replaceable import ReplacementVerdicts, blocked_by_pool, without_place
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.disruption.savings_backoff import SavingsBackoff, without_moves
 from dovetail.planning.disruption.validation import ValidationResult, validated
@@ -137,7 +137,7 @@ class PassOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     assessment: DisruptionAssessment
     decision: Decision
     staying: Mapping[str, Sentence]
-    replacements: Replacements
+    replacements: ReplacementVerdicts
 
 
 class ValidationOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -186,7 +186,7 @@ class DisruptionPlanner:
         return PassOutcome(assessment=assessment, decision=decision, staying=staying, replacements=replacements)
 
     def _staying(
-        self, assessment: DisruptionAssessment, decision: Decision, replacements: Replacements
+        self, assessment: DisruptionAssessment, decision: Decision, replacements: ReplacementVerdicts
     ) -> dict[str, Sentence]:
         """Why each node stays. Of several reasons that a node has, consolidation counts last."""
         taken = {node for command in decision.commands for node in command.nodes}

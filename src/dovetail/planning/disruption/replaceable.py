@@ -17,7 +17,7 @@ from dovetail.scheduling.placement import Solution
 from dovetail.values.schedule.instants import since
 from dovetail.values.timestamp import format_time
 
-Replacements = Mapping[tuple[str, Reason], Verdict]
+ReplacementVerdicts = Mapping[tuple[str, Reason], Verdict]
 # To say why a pod has no place takes many times longer than to find out. For more nodes it is not said.
 _EXPLAINED = 100
 _UNKNOWN = "a new node is needed, and the instance types that can be had are not known"

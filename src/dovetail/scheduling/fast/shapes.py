@@ -6,7 +6,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.scheduling.fast.rows import NodeQuery
-from dovetail.scheduling.placement import PodInfo, Rank, Shape, in_order, labels_of, labels_read, needs, rank
+from dovetail.scheduling.placement import PodInfo, Rank, SharedNeeds, in_order, labels_of, labels_read, needs, rank
 from dovetail.scheduling.relaxation import RelaxedRequest, wishes
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.topology import apart, as_asked
@@ -71,7 +71,7 @@ class Shapes:
         self.most_at_once = 0  # the most pods in one question
         self._respect_preferences = respect_preferences
         self._pods: dict[str, _CachedShape] = {}
-        self._needs: dict[Shape, _Needs] = {}
+        self._needs: dict[SharedNeeds, _Needs] = {}
         self._reads: dict[frozenset[str], frozenset[str]] = {}  # interned
 
     def __len__(self) -> int:

@@ -18,8 +18,6 @@ from dovetail.scheduling.requirements import Requirement, Requirements, of_label
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.topology import allowed_to, reach_of
 
-Amounts = Mapping[str, int]
-
 
 class NewNodeState(msgspec.Struct, eq=False):
     """The requirements of a new node so far, without its host name. Each state is created once."""
@@ -102,7 +100,7 @@ class Table:
                 state.passes[wanted] = passes
         return passes
 
-    def fitting(self, needed: Amounts) -> Bits:
+    def fitting(self, needed: Mapping[str, int]) -> Bits:
         """The types with room for this and their daemons."""
         with_room = self.all
         for name, amount in needed.items():
@@ -130,7 +128,7 @@ class Table:
             )
         return types
 
-    def affordable(self, left: Amounts) -> Bits:
+    def affordable(self, left: Mapping[str, int]) -> Bits:
         types: Bits = self.all_types
         for name, amount in left.items():
             if name != names.NODES_RESOURCE:

@@ -28,7 +28,7 @@ from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import record_of
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
-from dovetail.ports import ApiError, Body, Compute
+from dovetail.ports import ApiError, Compute, WriteBody
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.manager import Context
 from dovetail.runtime.tasks import within
@@ -48,7 +48,7 @@ class _KarpenterCommand(msgspec.Struct):
     of: Command
     deadline: datetime
     replacements: tuple[str, ...]
-    bodies: dict[str, Body]
+    bodies: dict[str, WriteBody]
 
 
 class KarpenterCommands(KeyedController[str]):

@@ -19,11 +19,11 @@ UNHEALTHY_SHARE = 0.55
 LARGE_ZONE = 50
 _FEW = 2  # up to this number of unready nodes, the zone is not faulty
 
-Place = tuple[str, str]  # region and zone
+ZoneKey = tuple[str, str]  # region and zone
 
 
 class _NodeReadiness(NamedTuple):
-    place: Place
+    place: ZoneKey
     ready: bool
     silent: bool  # no kubelet has reported yet
 
@@ -33,10 +33,10 @@ class Zones:
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeReadiness] = {}
-        self._size: Counter[Place] = Counter()
-        self._ready: Counter[Place] = Counter()
+        self._size: Counter[ZoneKey] = Counter()
+        self._ready: Counter[ZoneKey] = Counter()
         self._spoken = 0
-        self._next_at: dict[Place, datetime] = {}
+        self._next_at: dict[ZoneKey, datetime] = {}
 
     @property
     def outage(self) -> bool:
@@ -78,7 +78,7 @@ class Zones:
         place = self._nodes[name].place
         self._next_at[place] = now + (self._interval(place) or INTERVAL)
 
-    def _interval(self, place: Place) -> timedelta | None:
+    def _interval(self, place: ZoneKey) -> timedelta | None:
         """The time between two nodes; None: no pods are evicted."""
         size = self._size[place]
         unready = size - self._ready[place]

@@ -14,7 +14,8 @@ from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, EventType, Resource
 from dovetail.sim.actors.wire import Raw, condition_status, deleting, key_of, labels_of, node_of
 from dovetail.sim.server.api_server import PendingRequest
-from dovetail.sim.server.store import Change, Collection, Key, StoredObject, VersionedStore
+from dovetail.sim.server.store import Change, Collection, StoredObject, VersionedStore
+from dovetail.state.store import Key
 
 _FOLLOWED: Final = frozenset(resource.plural for resource in (PODS, NODES, NODECLAIMS, NODEPOOLS, PDBS))
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
@@ -62,10 +63,10 @@ class ClaimAndNode(msgspec.Struct, frozen=True):
         return self.claim is not None and condition_status(self.claim, names.ConditionType.INITIALIZED) == "True"
 
 
-Part: TypeAlias = tuple[Resource[Any], str, str]  # an object: its kind, name and namespace
+ObservedObject: TypeAlias = tuple[Resource[Any], str, str]  # an object: its kind, name and namespace
 
 
-def own_parts(member: ClaimAndNode) -> list[Part]:
+def own_parts(member: ClaimAndNode) -> list[ObservedObject]:
     both = ((NODECLAIMS, member.claim), (NODES, member.node))
     return [(resource, body["metadata"]["name"], "") for resource, body in both if body is not None]
 
@@ -137,26 +138,26 @@ class CheckedCluster:
         """The earliest instant of the decision behind the current write."""
         return (self.now() if self.asked is None else self.asked.at) - self._slack
 
-    def touched_at(self, part: Part) -> datetime:
+    def touched_at(self, part: ObservedObject) -> datetime:
         """When the object was last changed before the current write."""
         last = self._changes.get((part[0].plural, (part[2], part[1])))
         if last is None:
             return _BEGINNING
         return last.before if last.asked is self.asked is not None else last.at
 
-    def is_news(self, parts: Iterable[Part]) -> bool:
+    def is_news(self, parts: Iterable[ObservedObject]) -> bool:
         """Whether one of them has changed since the decision behind the current write, which could not know it."""
         decided_at = self.decided_at
         return any(self.touched_at(part) >= decided_at for part in parts)
 
-    def parts(self, member: ClaimAndNode) -> list[Part]:
+    def parts(self, member: ClaimAndNode) -> list[ObservedObject]:
         """The objects that a decision about a node reads: itself, its pool, its pods and their PDBs."""
         parts = [*own_parts(member), (NODEPOOLS, member.pool, "")]
         pods = [] if member.node is None else [stored.body["metadata"] for stored in self.pods_on(member.name)]
         parts += [(PODS, meta["name"], meta["namespace"]) for meta in pods]
         return parts + self.pdbs_in({meta["namespace"] for meta in pods})
 
-    def pdbs_in(self, namespaces: Iterable[str]) -> list[Part]:
+    def pdbs_in(self, namespaces: Iterable[str]) -> list[ObservedObject]:
         metas = (stored.body["metadata"] for stored in self.in_namespaces(PDBS, namespaces))
         return [(PDBS, meta["name"], meta["namespace"]) for meta in metas]
 

@@ -12,7 +12,7 @@ from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.nodes import consolidation_reason
 from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import Raw, condition_of, node_of
-from dovetail.sim.checkers.checked_cluster import CheckedCluster, ClaimAndNode, Part, own_parts
+from dovetail.sim.checkers.checked_cluster import CheckedCluster, ClaimAndNode, ObservedObject, own_parts
 from dovetail.sim.checkers.records import RecordedCommand, record_on
 from dovetail.sim.server.faults import ApiRequest
 from dovetail.sim.server.store import StoredObject
@@ -94,7 +94,7 @@ class ExplainChecker:
         of_pool = [part for other in self._scene.members(member.pool) for part in own_parts(other)]
         return self._unless_changed([*self._scene.parts(member), *of_pool], objection)
 
-    def _unless_changed(self, parts: Iterable[Part], objection: str) -> str:
+    def _unless_changed(self, parts: Iterable[ObservedObject], objection: str) -> str:
         if self._scene.is_news(parts):
             self._scene.not_applied[RULE] += 1
             return ""

@@ -10,7 +10,8 @@ from dovetail.api import names
 from dovetail.ports import EventType
 from dovetail.sim.actors.wire import Raw, annotations_of, created_at, deleting, finished, node_of
 from dovetail.sim.checkers.checked_cluster import CheckedCluster, begins_to_go
-from dovetail.sim.server.store import Change, Key
+from dovetail.sim.server.store import Change
+from dovetail.state.store import Key
 from dovetail.values.duration import DAY, HOUR, MINUTE, SECOND, DurationError, add, parse_duration, parse_simple
 from dovetail.values.schedule.cron import CronError, parse_cron
 from dovetail.values.schedule.window import Window

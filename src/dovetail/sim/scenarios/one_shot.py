@@ -26,10 +26,10 @@ from dovetail.rules.verdict import Verdict
 from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.scheduling.placement import Origin, PodInfo, SchedulingOptions
 from dovetail.sim.scenarios.machines import TYPES_ASSUMED
-from dovetail.sim.scenarios.reading import Body, Scenario, ScenarioObject
+from dovetail.sim.scenarios.reading import Scenario, ScenarioObject
 from dovetail.sim.scenarios.restore import EVERYWHERE, PreparedCluster, prepare
 from dovetail.sim.server.admission import fill_in
-from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES, Body
 from dovetail.state.cluster import ClusterState, NodeClassKind
 from dovetail.state.instance_types import bought_as
 from dovetail.state.scheduling import SchedulingState

@@ -15,7 +15,8 @@ from dovetail.sim.actors import wire
 from dovetail.sim.actors.deployment import HASH_LABEL, REVISION, template_hash
 from dovetail.sim.actors.wire import DAEMONSETS, JOBS, REPLICASETS, RUN_FOR, STATEFULSETS, Kind
 from dovetail.sim.actors.workload import REVISION_LABEL
-from dovetail.sim.scenarios.reading import Body, ScenarioObject, assumption
+from dovetail.sim.scenarios.reading import ScenarioObject, assumption
+from dovetail.sim.server.kinds import Body
 
 _STAND_INS: Final[Mapping[str, Kind]] = {kind.kind: kind for kind in (REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS)}
 _PER_POD_LABELS: Final = frozenset(

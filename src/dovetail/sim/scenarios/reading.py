@@ -17,10 +17,9 @@ from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
 from dovetail.sim.scenarios.wire_checks import InvalidValue, check_fields, sound
+from dovetail.sim.server.kinds import Body
 from dovetail.values.duration import DurationError, parse_span, shown
 from dovetail.values.timestamp import TimeError, format_time, parse_time
-
-Body = dict[str, Any]
 
 API_GROUP: Final = names.OWN_GROUP
 API_VERSION: Final = "dovetail.dev/v1alpha1"

@@ -20,9 +20,9 @@ from dovetail.sim.actors.wire import annotations_of, condition_of, condition_sta
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.scenarios.machines import Machines, machines_of
 from dovetail.sim.scenarios.owners import with_owners, with_revisions, with_run_times
-from dovetail.sim.scenarios.reading import Body, Scenario, ScenarioObject, assumption, node_class_resource
+from dovetail.sim.scenarios.reading import Scenario, ScenarioObject, assumption, node_class_resource
 from dovetail.sim.scenarios.wire_checks import InvalidValue, check_fields
-from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES, Body
 from dovetail.values.duration import DurationError
 from dovetail.views.explain.problems import NO_PODS
 

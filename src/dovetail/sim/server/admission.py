@@ -9,8 +9,8 @@ from typing import Any
 from dovetail.api import names
 from dovetail.ports import PODS, Resource
 from dovetail.sim.server import errors
-from dovetail.sim.server.kinds import PRIORITY_CLASSES, SYSTEM_PRIORITIES, KindBehavior
-from dovetail.sim.server.store import Body, VersionedStore
+from dovetail.sim.server.kinds import PRIORITY_CLASSES, SYSTEM_PRIORITIES, Body, KindBehavior
+from dovetail.sim.server.store import VersionedStore
 from dovetail.sim.server.validation import pruned
 
 _PREEMPTS = "PreemptLowerPriority"

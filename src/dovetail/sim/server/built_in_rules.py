@@ -5,12 +5,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from dovetail.sim.server.kinds import Body
 from dovetail.sim.server.metadata_rules import qualified_fault
 from dovetail.sim.server.selectors import object_selector
 from dovetail.values.label_syntax import is_label_value
 from dovetail.values.selector import SelectorError
-
-Body = dict[str, Any]
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _POD_CAN_CHANGE = ("activeDeadlineSeconds", "schedulingGates", "tolerations")

@@ -12,7 +12,7 @@ from dovetail.api import names
 from dovetail.api.schema import Schema
 
 RULES: Final = "x-kubernetes-validations"
-Rule = Callable[[Any, Any], bool]
+RuleCheck = Callable[[Any, Any], bool]
 
 _CORE_DOMAIN = re.compile(r"^[^/]*karpenter[.]sh/")
 _KWOK_DOMAIN = re.compile(r"^[^/]*karpenter[.]kwok[.]sh/")
@@ -75,7 +75,7 @@ def _core_label(key: str) -> bool:
 
 
 _CORE, _KWOK = list(_CORE_ALLOWED), list(_KWOK_ALLOWED)
-KNOWN_RULES: Final[Mapping[str, Rule]] = {
+KNOWN_RULES: Final[Mapping[str, RuleCheck]] = {
     "self == oldSelf": lambda self, old: self == old,
     "self != ''": lambda self, _: self != "",
     "self.group == oldSelf.group": lambda self, old: self["group"] == old["group"],

@@ -9,8 +9,10 @@ from dovetail.sim.server.kinds import NAMESPACES, kind_of
 from dovetail.values.timestamp import format_time, parse_time
 
 if TYPE_CHECKING:
+    from dovetail.sim.server.kinds import Body
     from dovetail.sim.server.registry import Registry
-    from dovetail.sim.server.store import Body, Key, StoredObject
+    from dovetail.sim.server.store import StoredObject
+    from dovetail.state.store import Key
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"

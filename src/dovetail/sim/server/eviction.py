@@ -10,8 +10,9 @@ from dovetail.sim.server.selectors import object_selector
 from dovetail.values.selector import SelectorError
 
 if TYPE_CHECKING:
+    from dovetail.sim.server.kinds import Body
     from dovetail.sim.server.registry import Registry
-    from dovetail.sim.server.store import Body, StoredObject
+    from dovetail.sim.server.store import StoredObject
 
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."

@@ -9,10 +9,12 @@ from typing import Any
 
 from dovetail.ports import Delete, EventType, NotFound, Patch, Propagation, Resource
 from dovetail.sim.server.deletion import FOREGROUND, ORPHAN
+from dovetail.sim.server.kinds import Body
 from dovetail.sim.server.registry import Registry, call_soon
-from dovetail.sim.server.store import Body, Change, Key
+from dovetail.sim.server.store import Change
+from dovetail.state.store import Key
 
-Place = tuple[Resource[Any], Key]
+_ObjectPlace = tuple[Resource[Any], Key]
 
 EVENT_TTL = timedelta(hours=1)
 
@@ -22,7 +24,7 @@ class GarbageCollector:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._places: dict[str, Place] = {}  # by UID
+        self._places: dict[str, _ObjectPlace] = {}  # by UID
         self._dependents: dict[str, dict[str, None]] = {}  # UIDs by the UID of the owner, in order
         for collection in registry.store:
             for key, stored in collection.objects.items():
@@ -130,7 +132,7 @@ class EventExpiry:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._written: dict[Place, datetime] = {}  # last write, oldest first
+        self._written: dict[_ObjectPlace, datetime] = {}  # last write, oldest first
         registry.store.observers.append(self._observe)
 
     def _observe(self, resource: Resource[Any], change: Change) -> None:

@@ -13,6 +13,8 @@ from dovetail.api import names
 from dovetail.api.schema import Schema, crd_schema
 from dovetail.ports import Resource
 
+Body = dict[str, Any]  # an object as JSON has it
+
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", dict[str, Any])
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", dict[str, Any])
 # Priority classes that every cluster has.

@@ -8,7 +8,8 @@ from typing import Any
 from dovetail.ports import PODS, Delete, EventType, Propagation, Resource
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.sim.server.registry import Registry, call_later
-from dovetail.sim.server.store import Change, Key
+from dovetail.sim.server.store import Change
+from dovetail.state.store import Key
 
 # The delay in which other clients learn that the namespace is being deleted.
 DELAY_SECONDS = 5.0

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.ports import LEASES, NODES, EventType, Resource
-from dovetail.sim.server.kinds import NAMESPACES
+from dovetail.sim.server.kinds import NAMESPACES, Body
 from dovetail.sim.server.registry import Registry, call_later
-from dovetail.sim.server.store import Body, Change, StoredObject
+from dovetail.sim.server.store import Change, StoredObject
 
 NAMESPACE = "kube-node-lease"
 RENEWAL = timedelta(seconds=10)

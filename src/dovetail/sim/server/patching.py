@@ -6,9 +6,8 @@ Neither object nor patch is changed; the result shares the untouched parts of th
 from typing import Any
 
 from dovetail.ports import InternalError
-from dovetail.sim.server.kinds import MERGE_KEYS
+from dovetail.sim.server.kinds import MERGE_KEYS, Body
 
-Body = dict[str, Any]
 _DIRECTIVE = "$patch"
 _DELETE_STRINGS = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"

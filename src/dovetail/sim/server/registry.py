@@ -18,11 +18,12 @@ from dovetail.sim.server import errors
 from dovetail.sim.server.admission import before_create, before_update, prioritised
 from dovetail.sim.server.deletion import delete_object, whole_seconds
 from dovetail.sim.server.eviction import with_condition
-from dovetail.sim.server.kinds import BINDINGS, NAMESPACES, kind_of
+from dovetail.sim.server.kinds import BINDINGS, NAMESPACES, Body, kind_of
 from dovetail.sim.server.patching import merged, strategically_merged
 from dovetail.sim.server.selectors import wanted
-from dovetail.sim.server.store import Body, Key, StoredObject, VersionedStore
+from dovetail.sim.server.store import StoredObject, VersionedStore
 from dovetail.sim.server.validation import check, pruned
+from dovetail.state.store import Key
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"  # the alphabet of generated names: no vowels, nothing easily mistaken
 _MAX_GENERATED = 58

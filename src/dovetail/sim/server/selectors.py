@@ -7,19 +7,18 @@ from typing import Any
 
 from dovetail.ports import Resource
 from dovetail.sim.server.errors import bad_request, no_such_resource
-from dovetail.sim.server.kinds import kind_of
+from dovetail.sim.server.kinds import Body, kind_of
 from dovetail.values.selector import Selector, SelectorError, make_selector, parse_selector
 
-Body = dict[str, Any]
-Wanted = Callable[[Body], bool]
+ObjectTest = Callable[[Body], bool]
 
 _FIELD = re.compile(r"([^=!,]+)(==|=|!=)([^,]*)")
 _NOTHING: Mapping[str, str] = {}
 
 
-def wanted(resource: Resource[Any], namespace: str | None, labels: str, fields: str) -> Wanted | None:
+def wanted(resource: Resource[Any], namespace: str | None, labels: str, fields: str) -> ObjectTest | None:
     """A predicate of objects, or None if the request selects all. Raises Invalid (400) as the server does."""
-    tests: list[Wanted] = []
+    tests: list[ObjectTest] = []
     if namespace is not None and not resource.namespaced:
         raise no_such_resource(resource, f"in namespace {namespace}")
     if namespace is not None:
@@ -50,7 +49,7 @@ def object_selector(raw: Mapping[str, Any]) -> Selector:
     return make_selector(raw.get("matchLabels"), entries)
 
 
-def _field_tests(resource: Resource[Any], fields: str) -> list[Wanted]:
+def _field_tests(resource: Resource[Any], fields: str) -> list[ObjectTest]:
     selectable = kind_of(resource).selectable
     tests = []
     for term in fields.split(","):
@@ -72,7 +71,7 @@ def value_at(body: Body, path: tuple[str, ...]) -> Any:
     return here
 
 
-def _field_test(path: tuple[str, ...], value: str, *, equal: bool) -> Wanted:
+def _field_test(path: tuple[str, ...], value: str, *, equal: bool) -> ObjectTest:
     def test(body: Body) -> bool:
         here = value_at(body, path)
         text = "" if here is None else str(here).lower() if isinstance(here, bool) else str(here)

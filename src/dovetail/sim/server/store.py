@@ -17,10 +17,8 @@ import msgspec
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.ports import EventType, Resource
 from dovetail.sim.server.errors import expired, group_resource
-from dovetail.state.store import UndecodableObject
-
-Body = dict[str, Any]
-Key = tuple[str, str]  # namespace (empty if cluster-wide) and name
+from dovetail.sim.server.kinds import Body
+from dovetail.state.store import Key, UndecodableObject
 
 MAX_LOG = 20_000
 MAX_SNAPSHOTS = 100

@@ -9,11 +9,9 @@ from dovetail.ports import Resource
 from dovetail.sim.server import built_in_rules
 from dovetail.sim.server.cel import broken_rules
 from dovetail.sim.server.errors import bad_request, invalid
-from dovetail.sim.server.kinds import KindBehavior
+from dovetail.sim.server.kinds import Body, KindBehavior
 from dovetail.sim.server.metadata_rules import metadata_faults
 from dovetail.sim.server.selectors import value_at
-
-Body = dict[str, Any]
 
 _MICRO_TIME = re.compile(r".*[0-9]{2}\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})")
 

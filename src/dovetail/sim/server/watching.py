@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dovetail.ports import ApiError, EventType, InternalError, Resource, WatchEvent
 from dovetail.sim.server.faults import ApiRequest
-from dovetail.sim.server.selectors import Wanted, wanted
+from dovetail.sim.server.selectors import ObjectTest, wanted
 from dovetail.sim.server.store import Change, Collection, StoredObject, UnreadableObject
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         self._from = resource_version
         self._timeout = float(timeout_seconds)
         self._collection: Collection | None = None  # while it is open
-        self._wants: Wanted | None = None
+        self._wants: ObjectTest | None = None
         self._initial: list[StoredObject] = []
         self._position = 0
         self._after = 0  # may be a version of the future

@@ -13,7 +13,7 @@ WORKLOAD_KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet",
 _SCALED: Final = frozenset(("Deployment", "StatefulSet", "ReplicaSet"))
 _HASH: Final = "pod-template-hash"
 
-_Key = tuple[str, str, str]  # kind, namespace, name
+_ObjectKey = tuple[str, str, str]  # kind, namespace, name
 
 
 class WorkloadView(View, frozen=True):
@@ -33,7 +33,7 @@ class WorkloadView(View, frozen=True):
 
 def workloads_in(documents: Iterable[Document]) -> Iterator[WorkloadView]:
     """The workloads in the input, and those that pods in the input name as their owners."""
-    known: dict[_Key, Workload] = {}
+    known: dict[_ObjectKey, Workload] = {}
     pods: list[ApiObject] = []
     for document in documents:
         with suppress(InputError):  # reading the cluster reports it
@@ -42,7 +42,7 @@ def workloads_in(documents: Iterable[Document]) -> Iterator[WorkloadView]:
             elif document.kind in WORKLOAD_KINDS:
                 workload = decode(document, Workload)
                 known[document.kind, _namespace(workload), workload.metadata.name] = workload
-    owned: dict[_Key, list[str]] = defaultdict(list)
+    owned: dict[_ObjectKey, list[str]] = defaultdict(list)
     for pod in pods:
         for key in _owners(pod, known):
             owned[key].append(pod.metadata.name)
@@ -54,7 +54,7 @@ def workloads_in(documents: Iterable[Document]) -> Iterator[WorkloadView]:
         yield WorkloadView(*key, key in known, replicas, tuple(sorted(owned[key])))
 
 
-def _owners(pod: ApiObject, known: dict[_Key, Workload]) -> Iterator[_Key]:
+def _owners(pod: ApiObject, known: dict[_ObjectKey, Workload]) -> Iterator[_ObjectKey]:
     """The controller of the pod, and the Deployment of a ReplicaSet."""
     namespace = _namespace(pod)
     for kind, name in _controllers(pod):
