@@ -56,6 +56,10 @@ LANDING, LANDING_TESTS = "planning/disruption/landing.py", "unit/planning/disrup
 ARRIVALS, FAST_LANDING, METHODS = "planning/landing.py", "scheduling/fast/landing.py", "planning/disruption/methods.py"
 WAVES, WAVE_TESTS = "controllers/pod/waves.py", "unit/controllers/test_waves.py"
 SPARE, SPARE_TESTS = "planning/provisioning/spare_room.py", "unit/planning/test_spare_room.py"
+ROLLING, ROLLING_TESTS = "planning/rolling.py", "unit/planning/test_rolling.py"
+HOLDING, HOLDING_TESTS = "planning/beside/holding.py", "unit/planning/beside"
+MARKS, MARK_TESTS = "planning/beside/marks.py", "unit/planning/beside/test_marks.py"
+INTAKE, INTAKE_TESTS = "state/intake.py", "unit/state/test_intake.py"
 REPLACEABLE, REPLACEABLE_TESTS = "planning/disruption/replaceable.py", "unit/planning/disruption/test_replaceable.py"
 AWAITED, AWAITED_TESTS = "rules/replacements.py", "unit/rules/test_replacements.py"
 MENDING, SPELLING, MENDING_TESTS = "values/mending.py", "values/spelling.py", "unit/values/test_mending.py"
@@ -214,9 +218,18 @@ MUTANTS = (
     _break("a judgement of pods is still used at the instant it ends", "state/protections.py", "judgement.until <= now)", "judgement.until < now)", "unit/controllers/test_pod_protections.py"),
     _break("a place is sought for pods with two PodDisruptionBudgets", "state/protections.py", "keeps=several or any(", "keeps=any(", POD_TESTS),
     _break("the sum of limits counts the pods themselves", "state/pod_sums.py", "limits - ONE_POD", "limits", "unit/controllers/test_object_metrics.py", "unit/controllers/test_cluster_metrics.py"),
+    _break("a value that fails a second time is not reported", DERIVED, "            self._broken.discard(key)\n", "            pass\n", "unit/state/test_derived.py"),
+    _break("the dump of a removed kind passes without a word", INTAKE, "                problems.append(_removed(document))\n", "                pass\n", INTAKE_TESTS),
+    _break("an object that is there twice is not reported", INTAKE, "    if repeated:\n", "    if False:\n", INTAKE_TESTS),
+    _break("an object without a name counts", INTAKE, "            if not wire.metadata.name:\n", "            if False:\n", INTAKE_TESTS),
     # -- planning: nodes
     _break("a pending pod holds consolidation back for ever", PENDING, " and now < pod.created + LONGEST_BOOT\n", "\n", PENDING_TESTS),
     _break("an empty node goes although a pending pod could use it", PENDING, "    if pods := pending.by_node.get(candidate.node):", "    if pods := ():", PENDING_TESTS),
+    _break("pods that no node can take are waited for", PENDING, "if key:  # else no node can take it", "if True:", PENDING_TESTS),
+    _break("a pending pod keeps a node that is still starting", PENDING, "node is not None and node.initialized", "node is not None", PENDING_TESTS),
+    _break("nodes are kept only until the first of several pods is old", PENDING, "max(first.until, waiting[pod.uid])", "min(first.until, waiting[pod.uid])", PENDING_TESTS),
+    _break("empty nodes wait for pods that need new nodes", PENDING, "reason is Reason.UNDERUTILIZED and (pods", "(pods", PENDING_TESTS),
+    _break("pods of nodes that leave hold consolidation back", PENDING, "pod.origin is Origin.PENDING and ", "", PENDING_TESTS),
     _break("critical pods are evicted first", DRAIN, "2 * pod.critical", "2 * (not pod.critical)", "unit/planning/test_drain.py"),
     _break("pods that tolerate the disrupted taint are drained", DRAIN, "pod.owner & Owner.NODE or pod.tolerates_disrupted", "pod.owner & Owner.NODE", "unit/planning/test_drain.py"),
     _break("a pod is not yet stuck at the end of its time", DRAIN, "now >= _stuck_at(", "now > _stuck_at(", "unit/planning/test_drain.py"),
@@ -334,6 +347,11 @@ MUTANTS = (
     _break("a pod that others crowd out gets no node of its own", SPARE, "together = _together(found, more)", "together = found", SPARE_TESTS),
     _break("room to spare exceeds the limits", SPARE, " or not _within_limits(world, together)", "", SPARE_TESTS),
     _break("a pod with spare room keeps its first place too", SPARE, "pods=tuple(uid for uid in claim.pods if uid not in moved)", "pods=claim.pods", SPARE_TESTS),
+    _break("large batches get room to spare", SPARE, " or len(pods) > _MOST_PODS", "", SPARE_TESTS),
+    _break("room to spare is sought after the time limit", SPARE, " and go_on()", "", SPARE_TESTS),
+    _break("all new nodes start at the same instant", SPARE, "order, one_by_one=True)", "order, one_by_one=False)", SPARE_TESTS),
+    _break("an offer that is sold out may be launched", ARRIVALS, "if offer.available and claim", "if claim", LANDING_TESTS, SPARE_TESTS),
+    _break("other pods arrive after the last wave only", ARRIVALS, "order.insert(draw(f\"{seed} {pod.uid}\") % (len(order) + 1), pod)", "order.append(pod)", LANDING_TESTS, SPARE_TESTS),
     _break("a move may disrupt any part of a pool for little", WORTH, "_LEAST: Final = 0.25", "_LEAST: Final = 0.0", WORTH_TESTS),
     _break("a pool that is not Balanced asks for a half", WORTH, "_BALANCED if balanced else _LEAST", "_BALANCED", WORTH_TESTS),
     _break("what a move saves beyond its cost ignores the cost", WORTH, "return move.savings - _LEAST * asked", "return move.savings", "unit/planning/disruption/test_worth.py", "unit/planning/disruption/test_consolidation.py"),
@@ -356,6 +374,17 @@ MUTANTS = (
     _break("a static pool with a surplus replaces nodes", REPLACEABLE, "if pool.claims > replicas:", "if False:", REPLACEABLE_TESTS),
     _break("a static pool exceeds its limit of nodes", REPLACEABLE, "pool.free_claims <= 0", "pool.free_claims < 0", REPLACEABLE_TESTS),
     _break("unknown instance types have no room", REPLACEABLE, "if types_known else _unknown(candidate)", "", REPLACEABLE_TESTS),
+    # -- planning: beside Karpenter
+    _break("a node in a command is asked for again", ROLLING, "        or names.DISRUPTION_COMMAND in claim.metadata.annotations\n", "", ROLLING_TESTS),
+    _break("a node that guard replaces for its age is asked for too", ROLLING, " or _is_stamped(annotations):\n        return RollStep(RollOutcome.ALREADY_ASKED)", ":\n        return RollStep(RollOutcome.ALREADY_ASKED)", ROLLING_TESTS),
+    _break("an undone request leaves the stamp for Karpenter", ROLLING, "            back[names.NODEPOOL_HASH] = before\n", "            pass\n", ROLLING_TESTS),
+    _break("an undone request writes a hash that is no stamp", ROLLING, "        if _is_stamped(annotations):\n", "        if True:\n", ROLLING_TESTS),
+    _break("a node is held only from the end of its window", HOLDING, "if now < held_from:", "if now < closes_at:", HOLDING_TESTS),
+    _break("a short window is held from its start", HOLDING, "min(lead, (closes_at - opened_at) / 2)", "lead", HOLDING_TESTS),
+    _break("nodes are held for pods that Karpenter leaves alone", HOLDING, " or respected_by_karpenter(pod):", ":", HOLDING_TESTS),
+    _break("a user's do-not-disrupt becomes a hold", MARKS, "if node.do_not_disrupt is None and wanted is not None:", "if wanted is not None:", MARK_TESTS),
+    _break("a release leaves do-not-disrupt on the Node", MARKS, "{names.DO_NOT_DISRUPT: None, names.HELD: None}", "{names.HELD: None}", MARK_TESTS),
+    _break("the mark outlives a user's change of what it marks", MARKS, "        return MarkChange(MarkAction.DROP_MARK, {names.HELD: None})\n", "        return None\n", MARK_TESTS),
     # -- planning: validation and records
     _break("a new node with the name of a candidate is disrupted for it", VALIDATION, " and new.claim_uid == old.claim_uid", "", VALIDATION_TESTS),
     _break("a replacement is started with types that are no longer cheaper", VALIDATION, "if set(planned.types) <= set(found.types)", "if set(planned.types) & set(found.types)", VALIDATION_TESTS),

@@ -8,7 +8,7 @@ from tests.unit.scheduling.problems import machine, pod, pool
 
 
 def planned(
-    *pods: PodInfo, nodes: tuple[NodeInfo, ...] = (), of: Pool | None = None
+    *pods: PodInfo, nodes: tuple[NodeInfo, ...] = (), of: Pool | None = None, in_time: bool = True
 ) -> tuple[Solution, Solution, frozenset[str]]:
     """The solution of the solver, the same with room to spare, and for whom that is."""
     made = of or pool()
@@ -16,7 +16,7 @@ def planned(
         nodes, [made], {made.name: (machine("two", 2, price=2), machine("four", 4, price=4))}, (), SchedulingOptions()
     )
     solved = world.what_if(pods)
-    spared, for_whom = with_spare_room(world, pods, solved, lambda: True)
+    spared, for_whom = with_spare_room(world, pods, solved, lambda: in_time)
     return solved, spared, for_whom
 
 
@@ -58,3 +58,29 @@ def test_limits_leave_no_room_to_spare() -> None:
 def test_a_pod_without_a_place_keeps_its_error() -> None:
     solved, spared, _ = planned(pod("huge", cpu="9"), pod("p1", cpu="1"))
     assert list(spared.errors) == list(solved.errors) == ["huge"]
+
+
+def test_nodes_that_start_one_by_one_take_other_pods_than_all_at_once() -> None:
+    """Four nodes of four, and a cpu and a half of it free. Only if the nodes come one by one is a pod left over."""
+    cpus = ("1", "1", "3", "2", "500m", "500m", "2500m", "3")
+    solved, spared, for_whom = planned(*(pod(f"p{number}", cpu=cpu) for number, cpu in enumerate(cpus)))
+    assert len(spared.new_claims) == len(solved.new_claims) + 1 == 5
+    assert for_whom == {"p7"}
+
+
+def crowded(times: int) -> list[PodInfo]:
+    """Pods that the solver packs to the brim."""
+    sizes = {"large": "3", "small": "1", "m1": "2", "m2": "2"}
+    return [pod(f"{name}-{number:03}", cpu=cpu) for number in range(times) for name, cpu in sizes.items()]
+
+
+def test_large_batches_get_no_spare_room() -> None:
+    solved, spared, for_whom = planned(*crowded(76))
+    assert spared is solved
+    assert not for_whom
+
+
+def test_no_spare_room_is_sought_after_the_time_limit() -> None:
+    solved, spared, for_whom = planned(*crowded(1), in_time=False)
+    assert spared is solved
+    assert not for_whom

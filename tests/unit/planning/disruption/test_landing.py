@@ -12,7 +12,7 @@ from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, N
 from dovetail.planning.landing import arrival_orders
 from dovetail.scheduling.placement import NodeInfo, Origin
 from tests.unit.planning.disruption.boards import Used, board, pod, room, used
-from tests.unit.scheduling.problems import affinity, app, machine, term
+from tests.unit.scheduling.problems import affinity, app, machine, offer, term
 
 RULES = ConsolidationOptions()
 
@@ -193,3 +193,17 @@ def test_pods_of_stateful_sets_arrive_after_the_others() -> None:
     first, second, *_ = arrival_orders([[late, pod("p1", "500m"), pod("p2", "2")]])
     assert [each.uid for each in first.pods] == ["p1", "p2", "late"]
     assert [each.uid for each in second.pods] == ["p2", "p1", "late"]
+
+
+def test_other_pods_arrive_before_after_and_between_the_evicted_ones() -> None:
+    evicted, other = [pod(f"p{number}") for number in range(4)], pod("other")
+    places = {[each.uid for each in order.pods].index("other") for order in arrival_orders([evicted], [other])}
+    assert {0, 4} < places
+
+
+def test_a_new_node_is_none_whose_offer_is_sold_out() -> None:
+    sold_out = offer("b", 1, available=False)
+    going = used("a", pod("p1"), cpu=8)
+    on = board(going, types=[machine("one", 1, offers=(sold_out, offer("a", 2)))])
+    (node,) = replacement_nodes(on, move(on, going).replacements)
+    assert [each.labels["topology.kubernetes.io/zone"] for each in node] == ["a"]
