@@ -12,6 +12,7 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.model.snapshot import ClusterNode
+from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.reasons import DISRUPTION_REASONS, is_budgeted
 from dovetail.rules.states import IN_DISRUPTION, NodeState, state_of
 from dovetail.values.duration import DurationError, parse_budget_duration, shown
@@ -242,6 +243,9 @@ class BudgetConsumer(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     state: NodeState
     unhealthy: bool
+    since: datetime | None = None
+    until: datetime | None = None
+    """When its drain ends by force."""
 
 
 class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,10 +283,18 @@ def counts_of(members: Iterable[tuple[ClusterNode, NodeState]]) -> PoolCounts:
             continue
         nodes += 1
         if state in IN_DISRUPTION:
-            consumers.append(BudgetConsumer(node=member.name, state=state, unhealthy=False))
+            since, until = _disrupted_since(member), None if member.claim is None else node_deadline(member.claim)
+            consumers.append(BudgetConsumer(node=member.name, state=state, unhealthy=False, since=since, until=until))
         elif member.node is None or not member.node.ready:  # a claim without a Node is not Ready either
-            consumers.append(BudgetConsumer(node=member.name, state=state, unhealthy=True))
+            since = None if member.node is None else member.node.ready_changed_at
+            consumers.append(BudgetConsumer(node=member.name, state=state, unhealthy=True, since=since))
     return PoolCounts(nodes=nodes, consumers=tuple(consumers))
+
+
+def _disrupted_since(member: ClusterNode) -> datetime | None:
+    gone = [part.deleted_at for part in (member.claim, member.node) if part is not None and part.deleted_at is not None]
+    begun = None if member.claim is None else member.claim.true_since(ConditionType.DISRUPTION_REASON)
+    return min(gone, default=begun)
 
 
 # -- allowances -------------------------------------------------------------------------------------------------------
@@ -299,6 +311,7 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     when: Instants  # when at least one disruption is allowed
     fault: str = ""  # why the budget that binds cannot be read, so that it counts as 0 (R29)
     busy: int = 0  # nodes that use it up
+    opens_at: datetime | None = None  # when the limit is above 0; None: never
 
 
 def allowance(
@@ -323,6 +336,7 @@ def allowance(
         when=complement(below[2]),
         fault=next((budget.fault for budget in budgets if budget.index == binding and budget.fault), ""),
         busy=busy,
+        opens_at=now if limit > 0 else complement(limit_below(budgets, reason, 1, counts.nodes, reading)).first(now),
     )
 
 

@@ -293,7 +293,7 @@ def standing_rules(
 
 def _initialized(member: ClusterNode) -> Verdict:
     if member.node is None:
-        return refuse(Rule.INITIALIZED, member.object, "the NodeClaim has no Node")
+        return refuse(Rule.INITIALIZED, member.object, "the NodeClaim has no Node", transient=True)
     if not is_initialized(member):
         return refuse(Rule.INITIALIZED, member.object, "the node is not initialized yet", transient=True)
     return allow(Rule.INITIALIZED, member.object, "initialized")
@@ -464,10 +464,12 @@ def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None
         blocked = f"{index} of NodePool {member.pool} is invalid and counts as 0: {allowance.fault}"
     elif allowance.limit == 0:
         blocked = f"{index or 'the budget'} of NodePool {member.pool} allows 0 nodes for {reason.value} now"
+        if allowance.opens_at is not None and allowance.when.first(now) is None:
+            blocked += f", and other nodes use up what it allows from {format_time(allowance.opens_at)}"
     else:
         using = "1 node uses" if allowance.busy == 1 else f"{allowance.busy} nodes use"
         blocked = f"{left}: {using} it up"
-    # A budget that is used up is free again when the disruptions end. One of 0 needs its window, or an edit.
+    # A budget that is used up is free again when the disruptions end. One that is always 0 needs an edit.
     return judge(
         Rule.BUDGET,
         member.object,
@@ -475,7 +477,7 @@ def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None
         now,
         allowed=left,
         blocked=blocked,
-        transient=allowance.limit > 0,
+        transient=allowance.opens_at is not None,
     )
 
 

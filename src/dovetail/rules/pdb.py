@@ -114,13 +114,17 @@ class PdbIndex:
 
     def _is_healthy(self, pdb: PdbRecord) -> bool:
         """Whether the eviction API allows evicting unready pods (unhealthyPodEvictionPolicy IfHealthyBudget)."""
-        healthy = self._healthy[_key(pdb)] if pdb.current_healthy is None else pdb.current_healthy
-        desired = desired_healthy(pdb, self.expected(pdb)) if pdb.desired_healthy is None else pdb.desired_healthy
+        healthy, desired = self._health(pdb)
         return desired is not None and healthy >= desired > 0
 
-    def answer(self, pdb: PdbRecord) -> tuple[int, int, bool]:
+    def _health(self, pdb: PdbRecord) -> tuple[int, int | None]:
+        """How many of its pods are healthy, and how many must be: by its status, else counted."""
+        healthy = self._healthy[_key(pdb)] if pdb.current_healthy is None else pdb.current_healthy
+        return healthy, desired_healthy(pdb, self.expected(pdb)) if pdb.desired_healthy is None else pdb.desired_healthy
+
+    def answer(self, pdb: PdbRecord) -> tuple[int, int, tuple[int, int | None]]:
         """Everything that verdicts read of a budget besides the pod and the record."""
-        return self.expected(pdb), self.allowed(pdb), self._is_healthy(pdb)
+        return self.expected(pdb), self.allowed(pdb), self._health(pdb)
 
     def verdict(self, pod: PodRecord) -> Verdict:
         """Whether the API server would refuse the eviction (02 §4.4)."""
@@ -149,5 +153,18 @@ class PdbIndex:
         if allowed > 0:
             return allow(rule, pod.object, f"{pdb.name} allows {allowed} more")
         never = never_allows(pdb, self.expected(pdb))
-        why = f"{pdb.name} can never allow it: {never}" if never else f"{pdb.name} allows no disruption now"
+        why = f"{pdb.name} can never allow it: {never}" if never else self._why_not_now(pdb)
         return refuse(rule, pod.object, why, transient=never is None)
+
+    def _why_not_now(self, pdb: PdbRecord) -> str:
+        healthy, desired = self._health(pdb)
+        expected = self.expected(pdb)
+        known = pdb.current_healthy is not None or _key(pdb) in self._expected
+        if desired is None or not known or healthy > desired:  # its controller has not written its allowance yet
+            return f"{pdb.name} allows no disruption now"
+        missing = desired - healthy + 1
+        more = f"{missing} more {'is' if missing == 1 else 'are'}"
+        return (
+            f"{pdb.name} allows no disruption now: {healthy} of {expected} pods are healthy, and {desired} must be; "
+            f"it allows one when {more} healthy"
+        )

@@ -44,6 +44,7 @@ from dovetail.rules.nodes import (
     judge_reasons,
     own_verdicts,
     pods_standing,
+    standing_rules,
     starting_nodes,
     when_free,
 )
@@ -298,6 +299,15 @@ def limited_by_deadline(pod: PodRecord, verdict: Verdict, deadline: datetime, at
     """The verdict about a pod of a node that is drained: it counts until the pod is deleted for the deadline (R17)."""
     forced = forced_deletion(pod, deadline, at)
     return verdict if forced is None else until_forced(verdict, forced, at)
+
+
+def is_undated(node: NodeAssessment, at: datetime) -> bool:
+    """Whether the node is free as soon as something has changed for which nobody has to act, such as a PDB's pods."""
+    if node.free.first(at) is not None:
+        return False
+    standing = standing_rules(node.member, node.record, Reason.DRIFTED, at, node.own)
+    blockers = [each for each in (*standing, *node.pods.blockers) if not each.allowed]
+    return all(each.transient or each.until is not None for each in blockers)
 
 
 def first_turn(turns: Iterable[datetime | None], at: datetime) -> datetime:

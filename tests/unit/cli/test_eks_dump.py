@@ -1,6 +1,9 @@
 """Are the commands that read at home on a cluster that Karpenter runs on EC2?"""
 
 import gzip
+import json
+import re
+from typing import Any
 
 import pytest
 
@@ -27,3 +30,143 @@ def test_commands_read_it(command: str) -> None:
     printed = asked_of(objects(), command)
     assert printed.code in {0, 1}
     assert any("ip-10-0-92-176" in line for line in printed.lines)
+
+
+# -- what the state of a node does not say -----------------------------------------------------------------------------
+
+
+def _explained(items: list[dict[str, Any]], *arguments: str) -> list[str]:
+    return asked_of(items, "explain", *arguments).lines
+
+
+def _answer(items: list[dict[str, Any]], name: str) -> str:
+    """The first line about the object."""
+    host = name.partition("/")[2]
+    return next(line for line in _explained(items, name) if line.startswith(host))
+
+
+def test_nodes_without_a_nodepool_are_context() -> None:
+    lines = _explained(objects())
+    assert lines[2] == "16 nodes: 1 stuck, 1 waiting, 1 leaving, 1 starting, 1 may go now, 11 without a reason to go"
+    table = lines[lines.index("Nodes") : lines.index("Nodes without a NodePool")]
+    assert not any("fargate" in line or "ip-10-0-144-102" in line for line in table)
+    groups = lines[lines.index("Nodes without a NodePool") + 2 :][:2]
+    assert [line.split() for line in groups] == [["Fargate", "2", "2", "-"], ["system", "2", "14", "-"]]
+    nodes = json.loads("\n".join(_explained(objects(), "-o", "json")))["nodes"]
+    assert [node["managed"] for node in nodes] == [True] * 16 + [False] * 4
+    assert _answer(objects(), "node/fargate-ip-10-0-54-114").endswith(
+        "belongs to no NodePool but to Fargate, so nothing here disrupts it"
+    )
+
+
+@pytest.mark.parametrize("command", [("forecast",), ("top", "--once")])
+def test_they_are_last_and_uncounted_everywhere(command: tuple[str, ...]) -> None:
+    lines = asked_of(objects(), *command).lines
+    assert any("4 nodes without a NodePool" in line or "16 nodes + 4 of no NodePool" in line for line in lines)
+    names = [found[1] for line in lines if (found := re.match(r"[ !]*(fargate|ip-10|spot-batch-9)", line))]
+    assert "fargate" not in names[:16]
+    nodes = json.loads("\n".join(asked_of(objects(), command[0], "-o", "json").lines))["nodes"]
+    assert [node["managed"] for node in nodes] == [True] * 16 + [False] * 4
+
+
+def test_badges_say_since_when() -> None:
+    rows = {line.partition(".")[0].partition(" ")[0]: line for line in _explained(objects()) if "  S1 " in line}
+    assert "S1 steady, NotReady 4h56m   m6i.large spot" in rows["ip-10-0-73-185"]
+    assert "S1 steady, cordoned 20h   " in rows["ip-10-0-81-89"]
+    assert "S1 starting 4m   " in rows["spot-batch-9x2kq"]
+    shown = asked_of(objects(), "top", "--once").lines
+    (row,) = [line for line in shown if "NotReady 4h56m" in line]
+    assert row.split()[0].startswith("ip-10-0-73-185")
+
+
+def test_a_claim_without_a_node_is_starting() -> None:
+    assert _answer(objects(), "nodeclaim/spot-batch-9x2kq") == (
+        "spot-batch-9x2kq is starting since 2026-11-17T09:56:00Z (4m ago): its instance has not registered as a Node "
+        "yet: Node not registered with cluster; its controller gives it up 2026-11-17T10:11:00Z (in 11m)"
+    )
+    items = objects()
+    claim = named(items, "NodeClaim", "spot-batch-9x2kq")
+    claim["status"]["providerID"] = ""
+    claim["status"]["conditions"] = [
+        {"type": "Launched", "status": "Unknown", "reason": "LaunchFailed", "message": "no capacity: c5a.xlarge"}
+    ]
+    claim["metadata"]["creationTimestamp"] = "2026-11-17T09:50:00Z"
+    assert _answer(items, "nodeclaim/spot-batch-9x2kq") == (
+        "spot-batch-9x2kq is stuck (starting) since 2026-11-17T09:50:00Z (10m ago): its instance is not launched yet: "
+        "no capacity: c5a.xlarge; its controller should have given it up 2026-11-17T09:55:00Z: is it running?"
+    )
+
+
+def test_who_uses_a_budget_and_until_when() -> None:
+    answer = _answer(objects(), "node/ip-10-0-43-195")
+    assert "ip-10-0-122-180.eu-west-1.compute.internal (draining since 2026-11-17T04:00:00Z)" in answer
+    assert "ip-10-0-73-185.eu-west-1.compute.internal (NotReady since 2026-11-17T05:04:00Z)" in answer
+    assert answer.endswith("; a place is free at the latest 2026-11-18T04:00:00Z")
+    lines = _explained(objects())
+    assert lines[lines.index("general: 2 nodes use its budgets") + 2] == (
+        "  ip-10-0-73-185.eu-west-1.compute.internal: NotReady since 2026-11-17T05:04:00Z (4h56m ago)"
+    )
+
+
+def test_a_rule_of_the_pool_is_not_repeated_for_each_of_its_nodes() -> None:
+    lines = _explained(objects())
+    assert sum("consolidates only when empty" in line for line in lines) == 0
+    assert sum("left for Empty" in line for line in lines) == 0
+    assert any("consolidates only when empty" in line for line in _explained(objects(), "node/ip-10-0-33-178"))
+
+
+@pytest.mark.parametrize("command", ["explain", "forecast"])
+def test_the_host_names_a_node(command: str) -> None:
+    for name in ("node/ip-10-0-18-63", "ip-10-0-18-63"):
+        lines = asked_of(objects(), command, name).lines
+        assert any(line.startswith(("ip-10-0-18-63.", "ip-10-0-18-6")) for line in lines)
+    removed = asked_of(objects(), "plan", "--remove", "ip-10-0-18-63").lines
+    assert any(line.startswith("If ip-10-0-18-63.eu-west-1.compute.internal were drained") for line in removed)
+
+
+# -- situations that people asked about --------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_not_ready_for_hours() -> None:
+    assert _answer(objects(), "node/ip-10-0-73-185").startswith(
+        "ip-10-0-73-185.eu-west-1.compute.internal is NotReady since 2026-11-17T05:04:00Z (4h56m ago): "
+        "Kubelet stopped posting node status; "
+    )
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "words"),
+    [
+        (["karpenter.sh/termination"], "finalizer karpenter.sh/termination, which its own controller removes, keeps"),
+        (["karpenter.sh/termination", "example.com/guard"], "finalizer example.com/guard keeps"),
+    ],
+)
+def test_a_claim_that_is_deleted_for_days_and_has_nothing_on_it(finalizers: list[str], words: str) -> None:
+    items = objects()
+    claim = named(items, "NodeClaim", "general-3b295")
+    claim["metadata"] |= {"deletionTimestamp": "2026-11-11T09:00:00Z", "finalizers": finalizers}
+    for condition in claim["status"]["conditions"]:
+        if condition["type"] == "Drained":
+            condition |= {"status": "True", "lastTransitionTime": "2026-11-11T09:01:00Z"}
+    gone = claim["status"]["nodeName"]
+    items = [
+        item for item in items if item["metadata"]["name"] != gone and item.get("spec", {}).get("nodeName") != gone
+    ]
+    answer = _answer(items, "nodeclaim/general-3b295")
+    assert answer.startswith(
+        "general-3b295 is stuck (S4 draining) since 2026-11-11T09:00:00Z (6d1h ago): its Node is gone"
+    )
+    assert f"; {words} the NodeClaim" in answer
+    assert any("DeletionHangs: it has been going since 2026-11-11T09:00:00Z" in line for line in _explained(items))
+
+
+def test_a_pdb_that_lacks_one_healthy_pod() -> None:
+    items = objects()
+    budget = named(items, "PodDisruptionBudget", "istiod")
+    budget["spec"] = {"minAvailable": 3, "selector": budget["spec"]["selector"]}
+    budget["status"] = {"disruptionsAllowed": 0, "expectedPods": 4, "currentHealthy": 3, "desiredHealthy": 3}
+    assert _answer(items, "node/ip-10-0-16-149").endswith(
+        "has no reason to go; it is not consolidated: Pod/istio-system/istiod-8875781e8-03aa2: istiod allows no "
+        "disruption now: 3 of 4 pods are healthy, and 3 must be; it allows one when 1 more is healthy"
+    )
+    assert any("   no date   " in line for line in _explained(items, "node/ip-10-0-16-149"))

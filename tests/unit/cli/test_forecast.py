@@ -54,6 +54,7 @@ def test_the_keys_of_the_contract(dovetail: Program) -> None:
     (found,) = (each for each in answer["nodes"] if each["name"] == "batch-9dwlm")
     assert {key for key in found if key not in ("spans", "reasons", "events", "cutAt")} == {
         *("name", "nodepool", "nodeClaim", "state", "instanceType", "capacityType", "zone", "pods"),
+        *("managed", "badges", "undated"),
         *("freeAt", "expiresAt", "gracefullyExpiresAt", "deadline"),
     }
     assert found["spans"][0].keys() == {"start", "end", "kind", "causes"}
@@ -151,7 +152,7 @@ def test_bars_fit_the_terminal(dovetail: Program, monkeypatch: pytest.MonkeyPatc
     lines = text(dovetail).splitlines()
     table = lines[lines.index("Nodes") + 1 : lines.index(LEGEND) + 1]
     assert max(map(len, table)) <= columns
-    assert len(table) == 15
+    assert len(table) == 14
 
 
 def test_an_hour_is_shown_in_the_zone(dovetail: Program) -> None:

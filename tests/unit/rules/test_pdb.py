@@ -265,7 +265,8 @@ def test_without_status_it_counts_the_pods_it_sees() -> None:
 
     index = PdbIndex([guard], [*ready[:2], pod("web-2", labels=WEB, ready="False")])
     assert (index.expected(guard), index.allowed(guard)) == (3, 0)
-    assert index.verdict(ready[0]).message == "guard allows no disruption now"
+    figures = "2 of 3 pods are healthy, and 2 must be; it allows one when 1 more is healthy"
+    assert index.verdict(ready[0]).message == f"guard allows no disruption now: {figures}"
 
 
 def test_the_pods_may_come_as_an_iterator() -> None:

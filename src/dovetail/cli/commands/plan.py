@@ -13,6 +13,7 @@ from dovetail.cli.common.completion import complete_nodes, complete_pools
 from dovetail.cli.common.contexts import head
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import BUILT_IN, INSTANCE_TYPES, catalogue_in
+from dovetail.cli.common.named_objects import node_names
 from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.process import fail
@@ -96,6 +97,7 @@ def command(
     with one_line_errors(), working("reading and planning …"):
         profiles = scheduler_config.profiles
         read = read_cluster(common.source, also=(*PLACING_KINDS, *spread_kinds(profiles)))
+        remove = node_names(read.snapshot, remove)
         scenario = read_scenario(read.documents, now=common.at, start=common.at, settings=read.snapshot.settings)
         still = look(
             scenario,

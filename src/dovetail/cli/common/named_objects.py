@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from dovetail.cli.common.process import fail
 from dovetail.model.refs import Ref
+from dovetail.model.snapshot import Snapshot
 from dovetail.views.explain.verdicts import NodeView
 from dovetail.views.forecast.data import NodeForecast
 
@@ -50,11 +51,14 @@ def named_objects(
 ) -> list[T]:
     """Those of the known objects, by `kind/name`, that the texts name. Ends the program if there is no such object.
 
-    A name alone is enough if only one object has it. `kinds`: those that may be named. `place`: where they are sought.
+    A name alone is enough if only one object has it, and so is the name of a Node's host without its domain, such as
+    ip-10-0-18-63 on EC2. `kinds`: those that may be named. `place`: where they are sought.
     """
     named = []
     for text in texts:
         key = _object_key(known, text, namespace, kinds)
+        if key not in known:
+            key = next(iter(_hosts(known, key.removeprefix("node/"))), key) if key.startswith("node/") else key
         if key not in known:
             fail(f"{key} is not in the {place}{_suggestion(known, key)}")
         named.append(known[key])
@@ -67,7 +71,7 @@ def _object_key(known: Mapping[str, T], text: str, namespace: str, kinds: Mappin
     *first, last = dict.fromkeys(kinds.values())
     wanted = f"{text}: want KIND/NAME with a kind of {', '.join(first)} or {last}"
     if kind_ is None and not name:
-        found = [key for key in known if key.rpartition("/")[2] == text]
+        found = [key for key in known if key.rpartition("/")[2] == text] or _hosts(known, text)
         # A node and its NodeClaim are one object here.
         if found and all(known[key] is known[found[0]] for key in found):
             return found[0]
@@ -81,6 +85,19 @@ def _object_key(known: Mapping[str, T], text: str, namespace: str, kinds: Mappin
 
 def _example(kinds: Mapping[str, str]) -> str:
     return ", such as pod/shop/cart-0" if "pod" in kinds else ", such as node/n1"
+
+
+def node_names(snapshot: Snapshot, texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts, with the names of nodes in place of the names of their hosts."""
+    known = {f"node/{member.name}": member for member in snapshot.nodes}
+    hosts = ((text, [] if f"node/{text}" in known else _hosts(known, text)) for text in texts)
+    return tuple(found[0].removeprefix("node/") if found else text for text, found in hosts)
+
+
+def _hosts(known: Mapping[str, T], host: str) -> list[str]:
+    """The Node whose name begins with the name of this host; nothing if there are several."""
+    found = [key for key in known if key.startswith(f"node/{host}.")]
+    return found if len(found) == 1 else []
 
 
 def _suggestion(known: Mapping[str, T], key: str) -> str:

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, tzinfo
 from typing import TextIO
@@ -173,9 +173,18 @@ def cut_middle(name: str, width: int) -> str:
     return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
 
 
-def count(number: int, one: str) -> str:
+def fitting_names(names: Iterable[str], width: int) -> dict[str, str]:
+    """Names of nodes, at most this wide. Without the domain if the host tells them apart, as on EC2; else both ends."""
+    names = list(names)
+    hosts = {name.partition(".")[0] for name in names}
+    if max(map(len, names), default=0) > width and len(hosts) == len(names):
+        return {name: cut_middle(plain(name.partition(".")[0]), width) for name in names}
+    return {name: cut_middle(plain(name), width) for name in names}
+
+
+def count(number: int, one: str, several: str = "") -> str:
     """`1 node`, `2 nodes`."""
-    return f"{number} {one}{'' if number == 1 else 's'}"
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 def problem_lines(problems: Sequence[Finding], times: Times) -> list[str]:

@@ -65,10 +65,16 @@ def _found(
     catalogue: Sequence[InstanceType] | None = None,
     named: Collection[str] = (),
 ) -> ReplacementVerdicts:
-    nodes = (node for node in plain.nodes if not named or not set(identity(node.member)).isdisjoint(named))
+    nodes = (node for node in plain.nodes if not named or not _names(node).isdisjoint(named))
     asked = {node.member.name for node in nodes if _asks(plain, node)}
     simulated = _simulated(read, source, plain.at, catalogue) if asked else None
     return {} if simulated is None else simulated.replacements(asked)
+
+
+def _names(node: NodeAssessment) -> set[str]:
+    """What users call the node: also by its host, without the domain."""
+    names = identity(node.member)
+    return {*names, names[0].partition(".")[0]}
 
 
 def pending_views(

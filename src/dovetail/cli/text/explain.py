@@ -9,10 +9,12 @@ from msgspec import UNSET
 
 from dovetail.cli.common.output import Times, count, problem_lines, sections, table
 from dovetail.model.refs import Ref
+from dovetail.rules.budgets import BudgetConsumer
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Remark, Rule
 from dovetail.values.foreign_text import plain
 from dovetail.views.explain.answers import NodeStanding
+from dovetail.views.explain.badges import Badge, BadgeKind
 from dovetail.views.explain.data import AnswerView
 from dovetail.views.explain.pending import PendingView
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, ReasonView, VerdictView
@@ -20,10 +22,15 @@ from dovetail.views.explain.workloads import WorkloadView
 
 # In one line; JSON has all.
 _MOST_TURNS = 6
+_MOST_USERS = 10
+_NOTED = frozenset({BadgeKind.NOT_READY, BadgeKind.CORDONED})
+# Rules of the pool, which say the same of all its nodes.
+_OF_POOLS = frozenset({Rule.BUDGET, Rule.NODEPOOL, Rule.SCALE_OUT})
 _STANDINGS = {
     NodeStanding.STUCK: "stuck",
     NodeStanding.WAITING: "waiting",
     "leaving": "leaving",
+    NodeStanding.STARTING: "starting",
     NodeStanding.FREE: "may go now",
     NodeStanding.STEADY: "without a reason to go",
 }
@@ -57,6 +64,7 @@ def explanation_lines(
         f"Pods of {plain(namespace or '')}": of_namespace,
         **{f"Pods of {_named(each)}": text.pods_of(each, explanation.pods) for each in workloads},
         "Nodes": text.nodes(nodes),
+        "Nodes without a NodePool": text.unmanaged(nodes),
         "Pods": [] if of_namespace and not verbose else text.pods(pods, {node.name for node in nodes}),
         "Budgets": text.pools(explanation.nodepools),
         "Changes": text.changes(explanation),
@@ -80,6 +88,12 @@ def answer_lines(node: NodeView, times: Times) -> list[str]:
     return _ExplainText(times, verbose=False, quiet=False, named=True).answer(node)
 
 
+def badge_lines(node: NodeView, times: Times) -> list[str]:
+    """What is the matter with the node, since when, and why."""
+    text = _ExplainText(times, verbose=False, quiet=False, named=True)
+    return [text.badge(badge) for badge in node.badges]
+
+
 class _ExplainText:
     def __init__(self, times: Times, *, verbose: bool, quiet: bool, named: bool, brief: bool = False) -> None:
         self.times = times
@@ -92,7 +106,8 @@ class _ExplainText:
         """How many nodes are leaving, free, waiting or stuck, and which rules block most of them."""
         standings: Counter[str] = Counter()
         rules: Counter[str] = Counter()
-        for node in nodes:
+        own = [node for node in nodes if node.managed]
+        for node in own:
             if node.answer is UNSET:
                 continue
             is_stuck = node.answer.standing == NodeStanding.STUCK
@@ -102,7 +117,9 @@ class _ExplainText:
         counts = [f"{standings[standing]} {words}" for standing, words in _STANDINGS.items() if standings[standing]]
         ordered = sorted(rules.items(), key=lambda each: (-each[1], each[0]))
         most = ", ".join(f"{rule} {number}" for rule, number in ordered)
-        return [f"{count(len(nodes), 'node')}: {', '.join(counts)}", *([f"blocked most by: {most}"] if most else [])]
+        if not own:
+            return [f"{count(len(nodes), 'node')} without a NodePool"]
+        return [f"{count(len(own), 'node')}: {', '.join(counts)}", *([f"blocked most by: {most}"] if most else [])]
 
     def answer(self, node: NodeView) -> list[str]:
         """The answer for the node in one sentence, and the next step."""
@@ -119,50 +136,103 @@ class _ExplainText:
 
     def _sentence(self, node: NodeView, answer: AnswerView) -> str:
         cause = self.times.localised(plain(str(answer.cause)))
+        noted = "".join(f"is {self.badge(badge)}; " for badge in node.badges if badge.kind in _NOTED)
         if answer.standing in (NodeStanding.FREE, NodeStanding.STEADY):
-            return click.style(cause, fg="green") if answer.standing == NodeStanding.FREE else cause
+            return noted + (click.style(cause, fg="green") if answer.standing == NodeStanding.FREE else cause)
         is_stuck, is_leaving = answer.standing == NodeStanding.STUCK, node.state in IN_DISRUPTION
         state = "is stuck" if is_stuck else "is leaving" if is_leaving else "waits"
-        why = answer.reason or ""
+        if answer.standing == NodeStanding.STARTING:
+            state = "is starting"
+        why = answer.reason or ("starting" if is_stuck and not is_leaving else "")
         if is_leaving:
             why = f"{why + ', ' if why else ''}{node.state} {MEANING[NodeState(node.state)]}"
         until = "" if answer.until is None or is_leaving else self._until(answer.until)
         if answer.until is not None and self.times.stamp(answer.until) in cause:
             until, cause = "", self._with_distance(cause, answer.until)
         since = "" if answer.since is None else f" since {self.times.full(answer.since)}"
-        return f"{click.style(f'{state} ({why})', fg='red' if is_stuck else 'yellow')}{since}{until}: {cause}"
+        if node.managed and answer.standing == NodeStanding.STARTING and answer.until is not None:
+            until = ""
+        state = f"{state} ({why})" if why else state
+        return noted + f"{click.style(state, fg='red' if is_stuck else 'yellow')}{since}{until}: {cause}"
+
+    def badge(self, badge: Badge) -> str:
+        """`NotReady since 2026-11-17T05:04:00Z (4h56m ago): Kubelet stopped posting node status.`"""
+        since = "" if badge.since is None else f" since {self.times.full(badge.since)}"
+        why = self.times.localised(plain(badge.why)).rstrip(".")
+        return f"{badge.kind.value}{since}{f': {why}' if why else ''}"
 
     def _with_distance(self, text: str, at: datetime) -> str:
         """The text with the distance from now after the first mention of the instant."""
         return text.replace(self.times.stamp(at), self.times.full(at), 1)
 
     def nodes(self, nodes: tuple[NodeView, ...]) -> list[str]:
-        shown = [node for node in nodes if not self.quiet or node.free_at != self.times.now or _is_stuck(node)]
+        shown = [node for node in nodes if self._is_shown(node)]
         if not shown:
             return []
-        rows = [["NODE", "POOL", "STATE", "PODS", "FREE", "EXPIRES", "FORCED BY"]]
+        rows = [["NODE", "POOL", "STATE", "TYPE", "ZONE", "PODS", "FREE", "EXPIRES", "FORCED BY"]]
         for node in shown:
             leaving = node.state in IN_DISRUPTION
             is_free = node.free_at == self.times.now and not _is_stuck(node)
-            free = self.times.full(node.free_at, none="never") if is_free or node.free_at != self.times.now else "stuck"
-            free = "leaving" if leaving else free
+            machine = " ".join(filter(None, (node.instance_type, node.capacity_type)))
             rows.append(
                 [
                     plain(node.name),
                     plain(node.nodepool or "-"),
-                    f"{node.state} {MEANING[NodeState(node.state)]}" + (", NotReady" if node.ready is False else ""),
+                    self._state(node),
+                    plain(machine or "-"),
+                    plain(node.zone or "-"),
                     str(node.pods),
-                    _coloured(free, good=leaving or is_free),
+                    _coloured(self._free(node), good=leaving or is_free),
                     self.times.distance(node.expires_at) or "never",
                     self.times.full(node.deadline, none="-"),
                 ]
             )
-        lines = table(rows)
+        lines = table(_without_empty(rows, "TYPE", "ZONE"))
         for node in shown:
             detail = self._node_detail(node)
             if detail:
                 lines += ["", click.style(plain(node.name), bold=True), *detail]
         return lines
+
+    def _is_shown(self, node: NodeView) -> bool:
+        if not node.managed:
+            return self.named or self.verbose
+        return not self.quiet or node.free_at != self.times.now or _is_stuck(node)
+
+    def _state(self, node: NodeView) -> str:
+        """`S1 steady, NotReady 4h56m`."""
+        badges = [f"{badge.kind.value} {self._age(badge.since)}".rstrip() for badge in node.badges]
+        if any(badge.kind is BadgeKind.STARTING for badge in node.badges):
+            return f"{node.state} {', '.join(badges)}"
+        return ", ".join([f"{node.state} {MEANING[NodeState(node.state)]}", *badges])
+
+    def _age(self, since: datetime | None) -> str:
+        return self.times.distance(since).removesuffix(" ago")
+
+    def _free(self, node: NodeView) -> str:
+        if node.state in IN_DISRUPTION:
+            return "leaving"
+        if any(badge.kind is BadgeKind.STARTING for badge in node.badges):
+            return "starting"
+        if _is_stuck(node) and node.free_at == self.times.now:
+            return "stuck"
+        none = "-" if not node.managed else "no date" if node.undated else "never"
+        return self.times.full(node.free_at, none=none)
+
+    def unmanaged(self, nodes: tuple[NodeView, ...]) -> list[str]:
+        """Other nodes of the cluster by who made them. No rule here is about them."""
+        if self.named or self.quiet or self.brief or self.verbose:
+            return []
+        groups: dict[str, list[NodeView]] = defaultdict(list)
+        for node in nodes:
+            if not node.managed:
+                groups[node.group or "other"].append(node)
+        rows = [["GROUP", "NODES", "PODS", "STATE"]]
+        for group, members in sorted(groups.items()):
+            badges = Counter(badge.kind.value for node in members for badge in node.badges)
+            state = ", ".join(f"{number} {kind}" for kind, number in sorted(badges.items()))
+            rows.append([plain(group), str(len(members)), str(sum(node.pods for node in members)), state or "-"])
+        return table(rows) if groups else []
 
     def _node_detail(self, node: NodeView) -> list[str]:
         """The rules that block each reason; for a node that is leaving, the pods that its drain waits for."""
@@ -181,6 +251,8 @@ class _ExplainText:
             and node.answer.standing in (NodeStanding.WAITING, NodeStanding.STUCK)
         ):
             lines.append(f"  {self._sentence(node, node.answer)}")
+        if any(badge.kind is BadgeKind.STARTING for badge in node.badges) and not (self.named or self.verbose):
+            return lines or [f"  {self._sentence(node, node.answer)}"] if node.answer is not UNSET else lines
         shown_verdicts: set[str] = set()
         reasons = [reason for reason in node.reasons if reason.wanted or self.verbose or not self.brief]
         for reason in sorted(reasons, key=lambda reason: not reason.wanted):
@@ -189,6 +261,7 @@ class _ExplainText:
                 verdict
                 for verdict in reason.verdicts
                 if every or not verdict.allowed or (reason.wanted and verdict.blockers)
+                if every or self.named or reason.wanted or verdict.rule not in _OF_POOLS
             ]
             if not shown and not reason.wanted:
                 continue
@@ -347,7 +420,27 @@ class _ExplainText:
                 ]
                 for budget in pool.budgets
             ]
-        return table(rows) if pools else []
+        lines = table(rows) if pools else []
+        for pool in pools:
+            if users := pool.budgets[0].consumers if pool.budgets else ():
+                lines.append(f"{plain(pool.name)}: {count(len(users), 'node uses', 'nodes use')} its budgets")
+                lines += [f"  {self._user(user)}" for user in users[: None if self.verbose else _MOST_USERS]]
+                more = len(users) - _MOST_USERS
+                lines += [f"  … and {more} more; -v shows all"] if more > 0 and not self.verbose else []
+        return lines
+
+    def _user(self, user: BudgetConsumer) -> str:
+        forced = "" if user.until is None else f"; ends by force {self.times.full(user.until)}"
+        since = "" if user.since is None else f" since {self.times.full(user.since)}"
+        state = "NotReady" if user.unhealthy else MEANING[user.state]
+        return f"{plain(user.node)}: {state}{since}{forced}"
+
+
+def _without_empty(rows: list[list[str]], *columns: str) -> list[list[str]]:
+    """Without those of the columns that no row fills."""
+    places = [rows[0].index(column) for column in columns]
+    empty = {place for place in places if all(row[place] == "-" for row in rows[1:])}
+    return [[cell for place, cell in enumerate(row) if place not in empty] for row in rows]
 
 
 def _is_stuck(node: NodeView) -> bool:

@@ -1,15 +1,17 @@
 """Shows a forecast as lines: herds, a bar for each node, events, budgets and problems."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
 import click
 
-from dovetail.cli.common.output import Times, count, cut_middle, problem_lines, sections, table
+from dovetail.cli.common.output import Times, count, cut_middle, fitting_names, problem_lines, sections, table
 from dovetail.cli.text.forecast_bars import LEGEND, TimeScale
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.values.foreign_text import plain
+from dovetail.views.explain.badges import BadgeKind
 from dovetail.views.forecast.data import (
     BudgetSpan,
     Burst,
@@ -32,6 +34,7 @@ _GAP = 3  # columns, in tables
 _NARROWEST_BAR = 24
 _WIDEST_BAR = 96
 _FILE_WIDTH = 80
+_ROOMY = 160  # columns: room for the machine
 # Events that the bars show already.
 _BY_THE_WAY = frozenset(
     {ForecastEventType.FREE, ForecastEventType.BLOCKED, ForecastEventType.WINDOW_OPENS, ForecastEventType.WINDOW_CLOSES}
@@ -90,11 +93,18 @@ class _ForecastText:
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def nodes(self, nodes: Sequence[NodeForecast]) -> list[str]:
+        others = [] if self.verbose else [node for node in nodes if not node.managed]
+        nodes = [node for node in nodes if self.verbose or node.managed]
         ranked = sorted((node for node in nodes if not self.quiet or _happens(node)), key=_interest)
         shown = ranked if self.verbose else ranked[:_MOST_NODES]
         if not shown:
             return ["Nothing happens to any node."] if nodes else []
-        cells = [[self._name(node.name), self._name(node.nodepool or "-"), self._next(node)] for node in shown]
+        roomy = self.verbose or (self.width or 0) >= _ROOMY
+        names = fitting_names((node.name for node in shown), _WIDEST if self.width is not None else sys.maxsize)
+        cells = [
+            [self._name(names[node.name], node if roomy else None), self._pool(node.nodepool or "-"), self._next(node)]
+            for node in shown
+        ]
         used = sum(max(map(len, column)) + _GAP for column in zip(["NODE", "POOL", "NEXT"], *cells, strict=True))
         width = max(_NARROWEST_BAR, min(_WIDEST_BAR, (_FILE_WIDTH if self.width is None else self.width) - used))
         scale = TimeScale(self.forecast.at, self.forecast.end, width, self.times.zone)
@@ -104,12 +114,17 @@ class _ForecastText:
             for node, (name, pool, following) in zip(shown, cells, strict=True)
         ]
         lines = [*table(rows), LEGEND]
-        return [*lines, *_left_out(len(nodes) - len(shown), "nodes")]
+        lines += _left_out(len(nodes) - len(shown), "nodes")
+        return [*lines, *([f"… and {count(len(others), 'node')} without a NodePool; -v shows all"] if others else [])]
 
-    def _name(self, name: str) -> str:
-        """Names of nodes differ at their ends, so a terminal shows both ends. A file gets the whole name."""
-        name = plain(name)
-        return name if self.width is None else cut_middle(name, _WIDEST)
+    def _name(self, name: str, node: NodeForecast | None) -> str:
+        """With the machine, if there is room."""
+        machine = (node.instance_type, node.capacity_type, node.zone) if node is not None else ()
+        return " ".join([name, *map(plain, filter(None, machine))])
+
+    def _pool(self, name: str) -> str:
+        """A file gets the whole name."""
+        return plain(name) if self.width is None else cut_middle(plain(name), _WIDEST)
 
     def _next(self, node: NodeForecast) -> str:
         """The most important event of the node."""
@@ -124,11 +139,15 @@ class _ForecastText:
                     return f"{'~' if event.certainty is Certainty.ASSUMED else ''}{word} {self.times.clock(event.at)}"
         if node.state in IN_DISRUPTION:
             return "leaving" if node.deadline is None else f"by {self.times.clock(node.deadline)}"
+        if not node.managed:
+            return "-"
+        if any(badge.kind is BadgeKind.STARTING for badge in node.badges):
+            return "starting"
         if node.free_at is None:
-            return "never free"
-        if node.free_at == self.forecast.at:
-            return "free"
-        return f"free {self.times.clock(node.free_at)}"
+            free = "no date" if node.undated else "never free"
+        else:
+            free = "free" if node.free_at == self.forecast.at else f"free {self.times.clock(node.free_at)}"
+        return ", ".join([free, *(badge.kind.value for badge in node.badges)])
 
     # -- events --------------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from dovetail.cli.common.output import Times, sections
-from dovetail.cli.text.explain import answer_lines, explanation_lines
+from dovetail.cli.common.output import Times, count, sections
+from dovetail.cli.text.explain import answer_lines, badge_lines, explanation_lines
 from dovetail.model.decider import DOVETAIL
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
@@ -49,10 +49,11 @@ def _facts(details: NodeDetails, row: NodeRow, times: Times) -> Iterator[str]:
     claim = f"NodeClaim {plain(row.claim)}" if row.claim else "no NodeClaim"
     pool = f"NodePool {plain(row.pool)}" if row.pool else "no NodePool"
     yield click.style(plain(row.name), bold=True) + f"  {claim}, {pool}" + (f", {machine}" if machine else "")
-    ready = ", NotReady" if node.ready is False else ""
-    yield f"{node.state} {MEANING[NodeState(node.state)]}{ready}, {node.pods} pods"
+    yield f"{node.state} {MEANING[NodeState(node.state)]}, {count(node.pods, 'pod')}"
+    yield from badge_lines(node, times)
     if node.state not in IN_DISRUPTION:
         free = "never, if nothing but time changes" if node.free_at is None else times.full(node.free_at)
+        free = "when others have changed; nobody knows when" if node.undated else free
         yield f"free:     {'now' if node.free_at is not None and node.free_at <= times.now else free}"
     instants = {
         "expires:  ": node.expires_at,

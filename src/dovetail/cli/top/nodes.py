@@ -6,22 +6,24 @@ from typing import Final
 
 from rich.text import Text
 
-from dovetail.cli.common.output import Times, cut_middle
+from dovetail.cli.common.output import Times, fitting_names
 from dovetail.cli.text.forecast_bars import TimeScale
 from dovetail.cli.top.fitting import fit, instant, longest
 from dovetail.cli.top.keys import ViewState
-from dovetail.cli.top.rows import EXPIRING, FORCEFUL, KINDS, causes_at, comes, free_at, is_leaving, kind_at
+from dovetail.cli.top.rows import EXPIRING, FORCEFUL, KINDS, causes_at, comes, free_at, has_badge, is_leaving, kind_at
 from dovetail.model.refs import Ref
 from dovetail.rules.states import MEANING, NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
 from dovetail.values.timestamp import relative
 from dovetail.views.board.rows import NodeRow
+from dovetail.views.explain.badges import BadgeKind
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.data import ForecastEventType, SpanKind
 
 WIDE: Final = 110  # columns: room for what comes next
 WIDEST: Final = 140  # and for what the states are called
+ROOMIEST: Final = 180  # and for the machine
 _NARROWEST_BAR: Final = 8
 ENDLESS: Final = 10_000  # columns of a file
 _FILE_BAR: Final = 48
@@ -55,10 +57,13 @@ class NodeTable:
         self._gap = "  " if self._wide else " "
         self._pooled = not view.grouped
         self._columns = {"NODE": min(longest("NODE", (row.name for row in rows)), max(12, width // 5))}
+        self._names = fitting_names((row.name for row in rows), self._columns["NODE"])
+        self._columns["NODE"] = longest("NODE", self._names.values())
         if self._pooled:
             self._columns["POOL"] = min(longest("POOL", (row.pool for row in rows)), max(6, width // 10))
         self._columns |= {
             "ST": longest("ST", map(self._state, rows)),
+            **({"MACHINE": longest("MACHINE", map(_machine, rows))} if width >= ROOMIEST else {}),
             "PODS": 4,
             "FREE": 7,
             "BLOCKED BY": min(longest("BLOCKED BY", map(self._blocked_by, rows)), max(12, width // 5 + 4)),
@@ -77,9 +82,10 @@ class NodeTable:
 
     def line(self, row: NodeRow, *, selected: bool) -> Text:
         cells = {
-            "NODE": row.name,
+            "NODE": self._names[row.name],
             "POOL": row.pool,
             "ST": self._state(row),
+            "MACHINE": _machine(row),
             "PODS": f"{row.pods:>4}",
             "FREE": self._free(row),
             "BLOCKED BY": self._blocked_by(row),
@@ -87,8 +93,7 @@ class NodeTable:
         line = Text.assemble("▸" if selected else " ", (" " if row.stuck is None else "!", "bold red"))
         for column, width in self._columns.items():
             style = _STYLES[kind_at(row, self._seconds)] if column == "FREE" else ""
-            cell = cut_middle(plain(cells[column]), width) if column == "NODE" else cells[column]
-            line.append(fit(cell, width), style=style).append(self._gap)
+            line.append(fit(cells[column], width), style=style).append(self._gap)
         if self._scale is not None:
             line.append_text(self._bar(row, self._scale)).append(self._gap)
         if self._wide:
@@ -106,16 +111,24 @@ class NodeTable:
     def _free(self, row: NodeRow) -> str:
         if is_leaving(row):
             return "leaving"
+        if not row.managed:
+            return "-"
+        if has_badge(row, BadgeKind.STARTING):
+            return "start"
         at = free_at(row, self._seconds)
         if row.stuck is not None and at == self._seconds:
             return "stuck"  # by its budget: no rule of the node or its pods blocks it
         if at is None:
-            return "never"
+            return "no date" if row.undated else "never"
         return "now" if at <= self._seconds else relative(instant(at), instant(self._seconds)).removeprefix("in ")
 
     def _blocked_by(self, row: NodeRow) -> str:
-        """`PDB data/postgres +2`; `budget (Drifted)`: free, but not for the reason that it has."""
-        causes = causes_at(row, self._seconds)
+        """`PDB data/postgres +2`; `NotReady 5h`; `budget (Drifted)`: free, but not for the reason that it has."""
+        causes = causes_at(row, self._seconds) if row.managed else []
+        badges = [f"{kind} {self._age(since)}".rstrip() for kind, since, _ in row.badges]
+        if badges:
+            rules = [_SHORT.get(rule, rule) for rule, *_ in causes if rule != Rule.INITIALIZED][:1]
+            return plain(", ".join([*badges, *rules]))
         if not causes:
             blocked = row.stuck or row.waiting
             return "" if blocked is None or is_leaving(row) else f"{_SHORT.get(row.rule, row.rule)} ({blocked[0]})"
@@ -123,6 +136,9 @@ class NodeTable:
         who = f" {workload or ref.path}" if ref.kind == "Pod" else ""
         more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
         return plain(f"{_SHORT.get(rule, rule)}{who}{more}")
+
+    def _age(self, since: int | None) -> str:
+        return "" if since is None else relative(instant(since), instant(self._seconds)).removesuffix(" ago")
 
     def _next(self, row: NodeRow) -> str:
         """When it ends, or may; `~`: only if nothing but time changes."""
@@ -150,3 +166,7 @@ class NodeTable:
             if self._seconds <= at and instant(at) < scale.end
         ]
         return Text.from_ansi(scale.bar(spans, events))
+
+
+def _machine(row: NodeRow) -> str:
+    return plain(" ".join(filter(None, (row.type, row.capacity, row.zone))))

@@ -9,6 +9,7 @@ import msgspec
 
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.views.board.rows import BlockerEntry, NodeRow, RowSpan
+from dovetail.views.explain.badges import BadgeKind
 from dovetail.views.forecast.data import ForecastEventType, SpanKind
 
 DAY: Final = 24 * 60 * 60
@@ -63,7 +64,11 @@ def free_at(row: NodeRow, now: int) -> int | None:
 
 
 def is_never_free(row: NodeRow) -> bool:
-    return row.free is None and not is_leaving(row)
+    return row.managed and row.free is None and not row.undated and not is_leaving(row)
+
+
+def has_badge(row: NodeRow, kind: BadgeKind) -> bool:
+    return any(each == kind for each, *_ in row.badges)
 
 
 def becomes_free(row: NodeRow, now: int) -> bool:
@@ -88,6 +93,9 @@ _IS: Final[dict[str, Callable[[NodeRow, int], bool]]] = {
     "stuck": lambda row, _: row.stuck is not None,
     "waiting": lambda row, _: row.waiting is not None,
     "never": lambda row, _: is_never_free(row),
+    "notready": lambda row, _: has_badge(row, BadgeKind.NOT_READY),
+    "cordoned": lambda row, _: has_badge(row, BadgeKind.CORDONED),
+    "starting": lambda row, _: has_badge(row, BadgeKind.STARTING),
     "wanted": lambda row, _: bool(row.wanted),
     "free-soon": becomes_free,
     "expiring": lambda row, now: comes(row, EXPIRING, now, DAY) is not None,
@@ -124,7 +132,8 @@ def _holds(row: NodeRow, word: str, now: int) -> bool:
 
 
 def ordered(rows: Iterable[NodeRow], order: Order, now: int) -> list[NodeRow]:
-    return sorted(rows, key=lambda row: (_rank(row, order, now), row.name, row.key))
+    """Nodes without a NodePool come last."""
+    return sorted(rows, key=lambda row: (not row.managed, _rank(row, order, now), row.name, row.key))
 
 
 def _rank(row: NodeRow, order: Order, now: int) -> tuple[int, int]:
@@ -183,7 +192,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     pods_forced: int
 
 
-def figures(rows: Sequence[NodeRow], now: int) -> Figures:
+def figures(rows: Iterable[NodeRow], now: int) -> Figures:
+    """Of nodes that a NodePool owns."""
+    rows = [row for row in rows if row.managed]
     return Figures(
         free=sum(kind_at(row, now) is SpanKind.FREE and row.stuck is None for row in rows),
         stuck=sum(row.stuck is not None for row in rows),

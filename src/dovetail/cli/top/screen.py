@@ -135,12 +135,13 @@ class _ScreenLayout:
         return [*lines, self._states(), self._figures(), *self._herds(), *self._problems()]
 
     def _states(self) -> Text:
-        counts = Counter(row.state for row in self.board.rows)
+        counts = Counter(row.state for row in self.board.rows if row.managed)
         states = ", ".join(f"{counts[state]} {MEANING[state]}" for state in NodeState if counts[state])
-        line = Text(f"{count(len(self.board.rows), 'node')}{': ' if states else ''}{states}")
+        others = len(self.board.rows) - counts.total()
+        line = Text(f"{count(counts.total(), 'node')}{f' + {others} of no NodePool' if others else ''}")
         if self.view.filter_now:
-            line.append(f"   {len(self.rows)} match {plain(self.view.filter_now)}", style="cyan")
-        return line
+            line.append(f", {len(self.rows)} match {plain(self.view.filter_now)}", style="cyan")
+        return line.append(f"{': ' if states else ''}{states}")
 
     def _figures(self) -> Text:
         found = figures(self.board.rows, self.now)
@@ -184,7 +185,7 @@ class _ScreenLayout:
             if self.view.grouped:
                 of = "" if len(members) == sizes[pool] else f" of {sizes[pool]}"
                 size = f"  {len(members)}{of} node{'' if sizes[pool] == 1 else 's'}"
-                yield Text.assemble((plain(pool) if pool else "no pool", "bold"), (size, "dim"))
+                yield Text.assemble((plain(pool) if pool else "no NodePool", "bold"), (size, "dim"))
             yield from members
 
     def table(self, entries: Iterable[NodeRow | Text], selected: NodeRow | None = None) -> Iterator[Text]:

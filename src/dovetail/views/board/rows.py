@@ -43,6 +43,8 @@ _APP_LABELS: Final = ("app.kubernetes.io/name", "app", "k8s-app", "job-name", "n
 BlockerEntry: TypeAlias = tuple[str, Ref, str, int]
 # a cause, from when, until when
 BlockedSpan: TypeAlias = tuple[BlockerEntry, datetime, datetime]
+# what is the matter with the node, since when, and why
+RowBadge: TypeAlias = tuple[str, int | None, str]
 # start, kind, and indexes into the row's causes
 RowSpan: TypeAlias = tuple[int, ...]
 # instant (0: now), type, object, and whether it is certain
@@ -60,9 +62,14 @@ class NodeRow(View, frozen=True, kw_only=True):
     type: str
     capacity: str
     zone: str
+    managed: bool
+    """False: no NodePool owns it, and no rule here is about it."""
+    badges: tuple[RowBadge, ...]
     pods: int
     free: int | None
     expires: int | None
+    undated: bool
+    """Nobody has to free it, and when it becomes free is not known: `free` is null."""
     graceful: int | None
     deadline: int | None
     wanted: tuple[str, ...]
@@ -169,13 +176,16 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
         type=node.instance_type or "",
         capacity=node.capacity_type or "",
         zone=node.zone or "",
+        managed=node.managed,
+        badges=tuple((badge.kind.value, _maybe(badge.since), badge.why) for badge in node.badges),
         pods=node.pods,
+        undated=node.undated,
         free=0 if node.free_at is not None and node.free_at <= at else _maybe(node.free_at),
         expires=_maybe(node.expires_at),
         graceful=_maybe(node.gracefully_expires_at),
         deadline=_maybe(node.deadline),
         wanted=tuple(wanted),
-        stuck=(told.reason or "Draining", _maybe(told.since)) if told.standing == NodeStanding.STUCK else None,
+        stuck=(told.reason or _what(node), _maybe(told.since)) if told.standing == NodeStanding.STUCK else None,
         waiting=(told.reason or "", _maybe(told.since), _maybe(told.until)) if waits else None,
         rule=told.rule,
         causes=tuple(causes),
@@ -185,6 +195,11 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
             for each in events
         ),
     )
+
+
+def _what(node: ahead.NodeForecast) -> str:
+    """What a node without a reason does."""
+    return "Draining" if node.state in IN_DISRUPTION else "Starting"
 
 
 def _spans(

@@ -7,23 +7,30 @@ is stuck if somebody has to act.
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
-from dovetail.api.names import DO_NOT_DISRUPT, ConditionType, Reason
+from dovetail.api.names import DO_NOT_DISRUPT, TERMINATION_FINALIZER, ConditionType, Reason
 from dovetail.model.refs import Redactable, Sentence
+from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, tells_most
-from dovetail.rules.nodes import ReasonVerdict
+from dovetail.rules.budgets import BudgetConsumer
+from dovetail.rules.nodes import ReasonVerdict, consolidation_reason
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Rule, Verdict
 from dovetail.values.timestamp import format_time
-from dovetail.views.assessment import Assessment, NodeAssessment
+from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
+from dovetail.views.explain.badges import Badge, hanging, is_overdue, startup
 from dovetail.views.explain.data import AnswerView
+
+_MOST_USERS: Final = 3
 
 
 class NodeStanding(StrEnum):
     """What a node needs in order to go."""
 
     STEADY = "steady"  # it has no reason to go
+    STARTING = "starting"  # it is not there yet
     FREE = "free"  # nothing: it may go now
     WAITING = "waiting"  # time, or the end of something that is under way
     STUCK = "stuck"  # somebody
@@ -40,8 +47,10 @@ def answer(assessment: Assessment, node: NodeAssessment, judged: Sequence[Reason
     if free is not None:
         return _free(assessment, node, free)
     if wanted:
-        return _blocked(node, wanted[0], assessment.at)
-    return _steady(judged)
+        return _blocked(assessment, node, wanted[0])
+    if (badge := startup(node.member)) is not None:
+        return _starting(node.member, badge, assessment.at)
+    return _steady(node.member, judged)
 
 
 # -- nodes that have a reason ------------------------------------------------------------------------------------------
@@ -65,25 +74,53 @@ def _is_forced(one: ReasonVerdict) -> bool:
     return one.reason is Reason.EXPIRED and all(each.allowed for each in one.verdicts if each.rule is Rule.BUDGET)
 
 
-def _blocked(node: NodeAssessment, one: ReasonVerdict, now: datetime) -> AnswerView:
+def _blocked(assessment: Assessment, node: NodeAssessment, one: ReasonVerdict) -> AnswerView:
     """The blocker that lasts longest: one that somebody has to end, else the one that ends last."""
     blockers = [each for verdict in one.verdicts if not verdict.allowed for each in (verdict.blockers or (verdict,))]
     cause = max(blockers, key=_lasts)
     more = len({each.object for each in blockers}) - 1
     others = f"; and {more} other blocker{'s' if more > 1 else ''}" if more else ""
-    free_at = one.when.first(now)
+    pool = assessment.pool(node)
+    spent = pool is not None and cause.rule is Rule.BUDGET and cause.transient and cause.until is None
+    used = _uses(pool, one.reason, assessment.at) if spent and pool is not None else ""
+    free_at = one.when.first(assessment.at)
     if free_at is not None and free_at == node.expires_at:
         others += "; then expireAfter removes it by force"
     standing = NodeStanding.WAITING if free_at is not None or not _needs_somebody(cause) else NodeStanding.STUCK
     return AnswerView(
         standing,
         one.reason,
-        Sentence(_about(cause), others),
+        Sentence(_about(cause), used, others),
         _since(node, one.reason),
         free_at,
         Sentence(next_step(cause, node)),
         cause.rule,
     )
+
+
+def _uses(pool: PoolAssessment, reason: Reason, now: datetime) -> str:
+    """The nodes that use its budget up, and when one of them is gone at the latest."""
+    users = pool.counts.consumers
+    named = ", ".join(f"{each.node} ({consumer_state(each)})" for each in users[:_MOST_USERS])
+    more = f" and {len(users) - _MOST_USERS} more" if len(users) > _MOST_USERS else ""
+    latest = _place_free_at(pool, reason, now)
+    return f": {named}{more}" + ("" if latest is None else f"; a place is free at the latest {format_time(latest)}")
+
+
+def _place_free_at(pool: PoolAssessment, reason: Reason, now: datetime) -> datetime | None:
+    """The first instant at which forced ends of drains leave a place, whatever happens before."""
+    users, opens_at = pool.counts.consumers, pool.allowances[reason].opens_at
+    for at in sorted({each.until for each in users if each.until is not None} | {opens_at or now}):
+        left = sum(each.until is None or each.until > at for each in users)
+        if at > now and pool.allowance_at(reason, at).limit > left:
+            return at
+    return None
+
+
+def consumer_state(user: BudgetConsumer) -> str:
+    """Why the node counts for its budgets, and since when."""
+    since = "" if user.since is None else f" since {format_time(user.since)}"
+    return f"{'NotReady' if user.unhealthy else MEANING[user.state]}{since}"
 
 
 def _lasts(verdict: Verdict) -> tuple[bool, float]:
@@ -107,22 +144,43 @@ def _since(node: NodeAssessment, reason: Reason) -> datetime | None:
     return node.expires_at if since is None and reason is Reason.EXPIRED else since
 
 
-def _steady(judged: Iterable[ReasonVerdict]) -> AnswerView:
-    blocker = next(
-        (
-            verdict
-            for one in judged
-            if one.reason is Reason.DRIFTED
-            for verdict in one.verdicts
-            if not verdict.allowed and verdict.rule is not Rule.BUDGET
-        ),
-        None,
-    )
+def _steady(member: ClusterNode, judged: Iterable[ReasonVerdict]) -> AnswerView:
+    if not member.managed:
+        group = f" but to {member.machine.group}" if member.machine.group else ""
+        words = f"belongs to no NodePool{group}, so nothing here disrupts it"
+        return AnswerView(NodeStanding.STEADY, None, Sentence(words), None, None)
     cause: list[str | Redactable] = ["has no reason to go"]
+    blocker = _longest(judged, Reason.DRIFTED)
     if blocker is not None:
-        first = max(blocker.blockers, key=_lasts) if blocker.blockers else blocker
-        cause += ["; if it had one: ", _about(first)]
+        cause += ["; if it had one: ", _about(blocker)]
+    elif (kept := _longest(judged, consolidation_reason(member))) is not None:
+        cause += ["; it is not consolidated: ", _about(kept)]
     return AnswerView(NodeStanding.STEADY, None, Sentence(*cause), None, None if blocker is None else blocker.until)
+
+
+def _longest(judged: Iterable[ReasonVerdict], reason: Reason) -> Verdict | None:
+    """What would block the reason longest, budgets aside."""
+    verdicts = [each for one in judged if one.reason is reason for each in one.verdicts]
+    blocked = [each for each in verdicts if not each.allowed and each.rule is not Rule.BUDGET]
+    blockers = [blocker for each in blocked[:1] for blocker in (each.blockers or (each,))]
+    return max(blockers, key=_lasts, default=None)
+
+
+def _starting(member: ClusterNode, badge: Badge, now: datetime) -> AnswerView:
+    overdue = is_overdue(badge, now)
+    given_up = "" if badge.until is None else f"; its controller gives it up {format_time(badge.until)}"
+    if overdue and badge.until is not None:
+        given_up = f"; its controller should have given it up {format_time(badge.until)}: is it running?"
+    claim = "" if member.claim is None else member.claim.name
+    return AnswerView(
+        NodeStanding.STUCK if overdue else NodeStanding.STARTING,
+        None,
+        Sentence(f"{badge.why}{given_up}"),
+        badge.since,
+        None if overdue else badge.until,
+        Sentence(f"kubectl describe nodeclaim {claim}"),
+        Rule.INITIALIZED,
+    )
 
 
 # -- nodes that are leaving --------------------------------------------------------------------------------------------
@@ -150,6 +208,11 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
     member = node.member
     gone = [part.deleted_at for part in (member.claim, member.node) if part is not None and part.deleted_at is not None]
     since = min(gone, default=None)
+    if (badge := hanging(member, assessment.at)) is not None:
+        look = f"kubectl get {member.object.kind.lower()} {member.object.name} -o yaml"
+        if f"finalizer {TERMINATION_FINALIZER}" in badge.why:
+            look = f"look for {member.object.name} in the log of its controller; {look}"
+        return AnswerView(NodeStanding.STUCK, None, Sentence(badge.why), since, None, Sentence(look), Rule.DELETING)
     if node.state is not NodeState.DRAINING:
         cause = Sentence(f"{MEANING[node.state]}: its pods are gone")
         return AnswerView(NodeStanding.WAITING, None, cause, since, None)

@@ -7,14 +7,15 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.records import NodeRecord, PodRecord
+from dovetail.model.records import ClaimRecord, NodeRecord, PodRecord
 from dovetail.model.refs import Ref, Sentence
 from dovetail.rules.budgets import GROWN, budget_problems
 from dovetail.rules.protection import may_be_protected, pod_problems, read_do_not_disrupt
 from dovetail.rules.states import NodeState
 from dovetail.values.duration import shown
-from dovetail.values.timestamp import TimeError, parse_time
+from dovetail.values.timestamp import TimeError, format_time, parse_time
 from dovetail.views.assessment import Assessment, NodeAssessment
+from dovetail.views.explain.badges import hanging
 from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.budgets import limit_findings
 from dovetail.views.findings.pods import Template, protection_findings
@@ -33,7 +34,7 @@ def found_problems(
             yield from mark_findings(_subject(pod.object), pod.annotations)
             yield from unlikely.of(pod)
     for node in nodes:
-        yield from node_problems(node)
+        yield from node_problems(node, at)
     for pool in assessment.pools.values():
         graceful, object_ = pool.record.graceful_expire_after_ns is not None, pool.record.object
         counts = [pool.counts.nodes, *GROWN]
@@ -75,9 +76,9 @@ def _warnings(findings: Iterable[Finding]) -> Iterator[Finding]:
     return (finding for finding in findings if finding.severity is not Severity.INFO)
 
 
-def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
+def node_problems(assessed: NodeAssessment, at: datetime) -> Iterable[Finding]:
     """The problems of one node."""
-    claim, node, blockers = assessed.member.claim, assessed.member.node, assessed.pods.blockers
+    claim, node = assessed.member.claim, assessed.member.node
     if node is not None and node.do_not_disrupt is not None:
         meaning = read_do_not_disrupt(node.do_not_disrupt)
         if meaning.fault is not None:
@@ -127,7 +128,23 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
                 message=f"{error}; it is ignored, and only terminationGracePeriod counts",
                 remedy="remove the annotation, or write an RFC 3339 time",
             )
-    if assessed.state is NodeState.DRAINING and assessed.deadline is None and blockers:
+    yield from _deletion_problems(assessed, claim, at)
+
+
+def _deletion_problems(assessed: NodeAssessment, claim: ClaimRecord, at: datetime) -> Iterable[Finding]:
+    """A deletion that has no end in sight."""
+    blockers = assessed.pods.blockers
+    badge = hanging(assessed.member, at)
+    if badge is not None and badge.since is not None:
+        yield Finding(
+            severity=Severity.WARNING,
+            rule="DeletionHangs",
+            object=claim.object if claim.deleted_at is not None else assessed.member.object,
+            field="metadata.finalizers",
+            message=f"it has been going since {format_time(badge.since)}, and is still there: {badge.why}",
+            remedy="look for it in the log of the finalizer's controller; meanwhile it uses a slot of every budget",
+        )
+    elif assessed.state is NodeState.DRAINING and assessed.deadline is None and blockers:
         waits_for: list[str | Ref] = []
         for ref in dict.fromkeys(verdict.object for verdict in blockers[:5]):
             waits_for += [", ", ref] if waits_for else [ref]

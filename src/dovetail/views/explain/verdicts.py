@@ -19,8 +19,9 @@ from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, together
 from dovetail.values.duration import add
 from dovetail.values.schedule.instants import ALWAYS, Instants
-from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
+from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment, is_undated
 from dovetail.views.explain.answers import answer
+from dovetail.views.explain.badges import Badge, badges
 from dovetail.views.explain.data import AnswerView, View
 from dovetail.views.explain.pending import PendingView
 from dovetail.views.explain.problems import found_problems
@@ -104,6 +105,16 @@ class NodeView(View, frozen=True):
     deadline: datetime | None
     forced_deletions: tuple[DeletionView, ...] = ()
     answer: AnswerView | UnsetType = UNSET
+    managed: bool = True
+    """False: no NodePool owns it, and no rule here is about it."""
+    instance_type: str | None = None
+    capacity_type: str | None = None
+    zone: str | None = None
+    group: str | None = None
+    """Who made it, if no NodePool did."""
+    badges: tuple[Badge, ...] = ()
+    undated: bool = False
+    """Nobody has to free it, and when it becomes free is not known: `free_at` is None."""
     held: Hold | UnsetType = UNSET
     """Our own hold, which keeps Karpenter off the node and blocks nothing here."""
     rolled: Roll | UnsetType = UNSET
@@ -170,6 +181,7 @@ def explain(
     """
     snapshot, at = assessment.snapshot, assessment.at
     members = [member for member in snapshot.nodes if only is None or member.name in only]
+    members.sort(key=lambda member: not member.managed)
     pods = snapshot.pods if only is None else [pod for member in members for pod in member.pods]
     nodes = [assessment.node(member) for member in members]
     return Explanation(
@@ -262,6 +274,13 @@ def _node_view(assessment: Assessment, node: NodeAssessment, end: datetime | Non
         deadline=deadline,
         forced_deletions=() if deadline is None else _forced_deletions(member.pods, deadline, at),
         answer=answer(assessment, node, judged),
+        managed=member.managed,
+        instance_type=member.machine.instance_type,
+        capacity_type=member.machine.capacity_type,
+        zone=member.machine.zone,
+        group=None if member.managed else member.machine.group,
+        badges=badges(member, at),
+        undated=is_undated(node, at),
         held=(None if member.node is None else member.node.hold) or UNSET,
         rolled=(None if claim is None else claim.roll) or UNSET,
         changes=UNSET if end is None else _node_changes(node, judged, at, end),

@@ -11,7 +11,7 @@ from itertools import chain
 from dovetail.model.finding import Finding
 from dovetail.views.assessment import Assessment, NodeAssessment
 from dovetail.views.explain.problems import found_problems
-from dovetail.views.forecast.data import Forecast
+from dovetail.views.forecast.data import Forecast, NodeForecast
 from dovetail.views.forecast.drains import Drain
 from dovetail.views.forecast.moves import Moves, first_move
 from dovetail.views.forecast.nodes import ForecastContext, node_forecast
@@ -31,7 +31,10 @@ def forecast(
     future = ForecastContext(assessment, end)
     begun = [(node, future.begun(node)) for node in assessment.nodes]
     moves = Moves(assessment, filter(None, (first_of(assessment, node, drained) for node, drained in begun)))
-    nodes = tuple(node_forecast(node, future, moves, drained) for node, drained in begun)
+    nodes = tuple(
+        node_forecast(node, future, moves, drained)
+        for node, drained in sorted(begun, key=lambda each: not each[0].member.managed)
+    )
     return Forecast(
         at=at,
         decider=snapshot.settings.decider,
@@ -40,10 +43,17 @@ def forecast(
         nodes=nodes,
         nodepools=tuple(pool_forecast(pool, at, end) for pool in assessment.pools.values()),
         herds=tuple(
-            herds(chain.from_iterable(map(crowd_points, nodes)), Counter(member.pool for member in snapshot.nodes))
+            herds(
+                chain.from_iterable(map(crowd_points, filter(_is_managed, nodes))),
+                Counter(member.pool for member in snapshot.nodes),
+            )
         ),
         problems=(*problems, *snapshot.problems, *found_problems(assessment, snapshot.pods, assessment.nodes)),
     )
+
+
+def _is_managed(node: NodeForecast) -> bool:
+    return node.managed
 
 
 def first_of(assessment: Assessment, node: NodeAssessment, drained: Drain | None) -> datetime | None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
 from dovetail.model.refs import Ref
+from dovetail.views.explain.badges import Badge
 from dovetail.views.explain.data import View
 
 ASSUMPTION = "nothing but time changes"
@@ -91,6 +92,11 @@ class NodeForecast(View, frozen=True, kw_only=True):
     instance_type: str | None = None
     capacity_type: str | None = None
     zone: str | None = None
+    managed: bool = True
+    """False: no NodePool owns it, and no rule here is about it."""
+    badges: tuple[Badge, ...] = ()
+    undated: bool = False
+    """Nobody has to free it, and when it becomes free is not known: `free_at` is None."""
     pods: int
     free_at: datetime | None
     """The first instant at which no rule blocks; None: never within five years."""

@@ -15,7 +15,8 @@ from dovetail.rules.verdict import Rule, Verdict
 from dovetail.values.duration import add
 from dovetail.values.schedule.instants import NEVER, Instants, all_of
 from dovetail.values.timestamp import format_time
-from dovetail.views.assessment import Assessment, NodeAssessment, limited_by_deadline
+from dovetail.views.assessment import Assessment, NodeAssessment, is_undated, limited_by_deadline
+from dovetail.views.explain.badges import badges
 from dovetail.views.forecast.data import (
     Blocker,
     Certainty,
@@ -114,6 +115,9 @@ class _NodeForecaster:
             instance_type=machine.instance_type,
             capacity_type=machine.capacity_type,
             zone=machine.zone,
+            managed=member.managed,
+            badges=badges(member, self.at),
+            undated=is_undated(node, self.at),
             pods=len(member.pods),
             free_at=self.free.first(self.at),
             expires_at=node.expires_at,

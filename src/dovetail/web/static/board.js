@@ -86,7 +86,11 @@ export function isLeaving(row) {
 }
 
 export function isNever(row) {
-  return row.free === null && !isLeaving(row);
+  return row.managed && row.free === null && !row.undated && !isLeaving(row);
+}
+
+export function hasBadge(row, kind) {
+  return row.badges.some(([each]) => each === kind);
 }
 
 // When it is free: now, then, never (null), or it is leaving (undefined).
@@ -135,6 +139,9 @@ const IS = {
   stuck: (row) => row.stuck !== null,
   waiting: (row) => row.waiting !== null,
   never: (row) => isNever(row),
+  notready: (row) => hasBadge(row, 'NotReady'),
+  cordoned: (row) => hasBadge(row, 'cordoned'),
+  starting: (row) => hasBadge(row, 'starting'),
   wanted: (row) => row.wanted.length > 0,
   'free-soon': (row, at) => becomesFree(row, at),
   expiring: (row, at) => expiresSoon(row, at),
@@ -186,7 +193,7 @@ const ORDERS = {
 export function sorted(rows, order, at) {
   const rank = ORDERS[order] || ORDERS.name;
   const keyed = rows.map((row) => [rank(row, at), row]);
-  keyed.sort((a, b) => a[0] - b[0] || (a[1].name < b[1].name ? -1 : a[1].name > b[1].name ? 1 : 0));
+  keyed.sort((a, b) => b[1].managed - a[1].managed || a[0] - b[0] || (a[1].name < b[1].name ? -1 : a[1].name > b[1].name ? 1 : 0));
   return keyed.map(([, row]) => row);
 }
 

@@ -3,6 +3,7 @@
 import { causesOf } from './board.js';
 import { track } from './drawing.js';
 import { h, s } from './elements.js';
+import { badgeWords } from './sentences.js';
 import { Scale, ago, full, localised, seconds, stamp, until } from './times.js';
 import { KINDS, STATES, count, objectName } from './words.js';
 
@@ -20,6 +21,7 @@ export function drawDetails(host, details, row, { now, length, onClose }) {
     ),
     h('div', { class: 'drawer-body' },
       row && picture(row, now, length, host.clientWidth || 460),
+      badges(row, now),
       instants(node, now),
       answerPart(node.answer, now) || (details.leftAlone && h('p', { class: 'note' }, h('strong', {}, 'Left alone: '), localised(details.leftAlone))),
       ...node.reasons.map((reason) => reasonPart(reason, now)),
@@ -65,6 +67,11 @@ function answerPart(answer, now) {
   return h('p', { class: answer.standing === 'stuck' ? 'note alarm' : 'note' },
     h('strong', {}, answer.standing === 'stuck' ? 'Stuck: ' : 'Waits: '), words && `${words}; `, localised(answer.cause), answer.until && ` (${until(seconds(answer.until), now)})`,
     answer.nextStep && h('span', { class: 'next-step' }, ` → ${answer.nextStep}`));
+}
+
+function badges(row, now) {
+  if (!row?.badges.length) return null;
+  return h('ul', { class: 'facts-list' }, ...row.badges.map((badge) => h('li', {}, badgeWords(badge, now))));
 }
 
 function instants(node, now) {

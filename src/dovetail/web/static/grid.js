@@ -3,7 +3,7 @@
 import { freeAt, indexAt, isLeaving, nextChange, kindAt } from './board.js';
 import { LANE, ROW, axis, lane, ruling, track } from './drawing.js';
 import { byId, h, s, setText } from './elements.js';
-import { eventWords, freeWords, heldBy, laneWords, nowWords, rowWords, spanWords } from './sentences.js';
+import { badgeWords, eventWords, freeWords, heldBy, laneWords, nowWords, rowWords, spanWords } from './sentences.js';
 import { DAY, Scale, dayTime, stamp, until } from './times.js';
 import { FREE, KINDS, STATES, count } from './words.js';
 
@@ -172,7 +172,7 @@ export class Grid {
     const tone = free === undefined ? 'leaving' : free === null ? 'never' : free <= this.at ? 'free' : '';
     element.replaceChildren(
       h('div', { class: 'left' },
-        h('span', { role: 'gridcell', class: 'c-node' }, h('span', { class: 'name', title: row.name }, row.name), row.stuck && h('span', { class: 'stuck', title: `stuck: ${row.stuck[0]}` }, h('span', {}, row.stuck[0]), h('b', {}, '!'))),
+        h('span', { role: 'gridcell', class: 'c-node' }, h('span', { class: 'name', title: row.name }, row.name), ...row.badges.map((badge) => h('span', { class: 'badge', title: badgeWords(badge, this.at) }, badge[0])), row.stuck && h('span', { class: 'stuck', title: `stuck: ${row.stuck[0]}` }, h('span', {}, row.stuck[0]), h('b', {}, '!'))),
         h('span', { role: 'gridcell', class: `c-state ${row.state}`, title: STATES[row.state] }, row.state),
         h('span', { role: 'gridcell', class: 'c-pods' }, String(row.pods)),
         h('span', { role: 'gridcell', class: `c-free ${tone}` }, freeWords(row, this.at)),
@@ -189,7 +189,7 @@ export class Grid {
     const change = nextChange(row, this.at);
     const forced = row.events.filter(([, type]) => type === 'pod-deleted').length;
     const texts = [
-      row.name, `${row.state} ${STATES[row.state] || ''}`, String(row.pods), nowWords(row, this.at), change ? dayTime(change) : '–', freeWords(row, this.at),
+      row.name, [`${row.state} ${STATES[row.state] || ''}`, ...row.badges.map((badge) => badge[0])].join(', '), String(row.pods), nowWords(row, this.at), change ? dayTime(change) : '–', freeWords(row, this.at),
       row.expires ? until(row.expires, this.at) : row.graceful ? `gracefully ${until(row.graceful, this.at)}` : '–',
       row.deadline && isLeaving(row) ? dayTime(row.deadline) : '–', forced ? String(forced) : '–', heldBy(row, this.at) || '–', row.type || '–', row.zone || '–',
     ];
@@ -198,15 +198,15 @@ export class Grid {
 
   drawPool(element, item) {
     const { pool, rows, lanes, shut } = item;
-    const free = rows.filter((row) => kindAt(row, this.at) === FREE).length;
+    const free = rows.filter((row) => row.managed && kindAt(row, this.at) === FREE).length;
     const leaving = rows.filter(isLeaving).length;
     const shown = rows.length === item.all ? count(rows.length, 'node') : `${rows.length} of ${count(item.all, 'node')}`;
-    const facts = [shown, `${free} free now`, leaving ? `${leaving} leaving` : ''].filter(Boolean).join(' · ');
+    const facts = [shown, pool.name ? `${free} free now` : 'nothing here disrupts them', leaving ? `${leaving} leaving` : ''].filter(Boolean).join(' · ');
     element.className = 'item pool';
     element.setAttribute('aria-level', '1');
     element.setAttribute('aria-expanded', String(!shut));
     element.setAttribute('aria-label', `Pool ${pool.name || 'none'}: ${facts}; ${lanes.map((each) => `${each.reason} ${laneWords(each, this.at, 2)}`).join('; ')}`);
-    const title = h('span', { class: 'pool-title', role: 'gridcell' }, h('span', { class: shut ? 'twist shut' : 'twist', 'aria-hidden': 'true' }), h('strong', {}, pool.name || 'no pool'), h('span', { class: 'facts' }, facts));
+    const title = h('span', { class: 'pool-title', role: 'gridcell' }, h('span', { class: shut ? 'twist shut' : 'twist', 'aria-hidden': 'true' }), h('strong', {}, pool.name || 'no NodePool'), h('span', { class: 'facts' }, facts));
     if (this.mode === 'table') {
       const cells = lanes.map((each) => {
         const [, limit, used, allowed] = each.spans[indexAt(each.spans, this.at)] || [0, 0, 0, 0];

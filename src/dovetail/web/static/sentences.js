@@ -1,6 +1,6 @@
 // The drawings in words: for screen readers, tips and tables.
 
-import { causesOf, freeAt, isLeaving, isNever, kindAt, nextChange, spanAt } from './board.js';
+import { causesOf, freeAt, hasBadge, isLeaving, isNever, kindAt, nextChange, spanAt } from './board.js';
 import { dayTime, span, stamp, until } from './times.js';
 import { BLOCKED, DRAINING, EVENTS, FREE, GONE, STATES, count, objectName } from './words.js';
 
@@ -15,10 +15,16 @@ export function spanWords(row, at, most = 3) {
   return [causes.length ? `${first}${first === 'draining' ? ', waiting for' : ' by'}` : first, ...lines];
 }
 
+export function badgeWords([kind, since, why], now) {
+  return `${kind}${since ? ` for ${span(now - since)}` : ''}${why ? `: ${why}` : ''}`;
+}
+
 export function freeWords(row, now) {
   const found = freeAt(row, now);
   if (found === undefined) return 'leaving';
-  if (found === null) return 'never';
+  if (!row.managed) return '–';
+  if (hasBadge(row, 'starting')) return 'starting';
+  if (found === null) return row.undated ? 'no date' : 'never';
   return found <= now ? 'now' : span(found - now);
 }
 
@@ -44,6 +50,7 @@ export function rowWords(row, now) {
   else if (kindAt(row, now) === BLOCKED && isNever(row)) parts.push('until somebody acts');
   const free = freeAt(row, now);
   if (free && free > now) parts.push(`free ${until(free, now)}`);
+  for (const badge of row.badges) parts.push(badgeWords(badge, now));
   if (row.stuck) parts.push(`stuck: ${row.stuck[0]}`);
   if (row.waiting) parts.push(`waiting: ${row.waiting[0]}`);
   if (row.expires) parts.push(`expires ${stamp(row.expires)}`);

@@ -52,20 +52,20 @@ function quoted(word) {
 }
 
 export function drawTiles(host, board, now, { onFilter, onOpen }) {
-  const rows = [...board.rows.values()];
+  const rows = [...board.rows.values()].filter((row) => row.managed); // nothing here is about the others
   const found = figures(rows, now);
-  const made = h('div', {}, nextDay(board, found, now, onFilter), stuck(found, now, onFilter, onOpen), who(found, onFilter), never(found, now, onFilter, onOpen), ...(board.savings ? [savings(board.savings, now)] : []));
+  const made = h('div', {}, nextDay(board, rows.length, found, now, onFilter), stuck(found, now, onFilter, onOpen), who(found, onFilter), never(found, now, onFilter, onOpen), ...(board.savings ? [savings(board.savings, now)] : []));
   if (host.textContent === made.textContent) return;
   const focused = [...host.querySelectorAll('button')].indexOf(document.activeElement);
   host.replaceChildren(...made.children);
   if (focused >= 0) host.querySelectorAll('button')[focused]?.focus();
 }
 
-function nextDay(board, found, now, onFilter) {
+function nextDay(board, nodes, found, now, onFilter) {
   const fact = (number, words, filter) =>
     h('li', {}, number && filter ? h('button', { type: 'button', onclick: () => onFilter(filter) }, String(number)) : h('span', { class: 'nought' }, String(number)), h('span', {}, words));
   const herds = board.herds.filter((herd) => herd.end > now && herd.start <= now + DAY).slice(0, 2);
-  return tile('Now and the next 24 hours', found.free, `of ${count(board.rows.size, 'node')} free now`, 'is:free', onFilter,
+  return tile('Now and the next 24 hours', found.free, `of ${count(nodes, 'node')} free now`, 'is:free', onFilter,
     h('ul', { class: 'facts-list' }, fact(found.soon, 'become free', 'is:free-soon'), fact(found.expiring, 'expire', 'is:expiring'), fact(found.forced, 'end by force', 'is:forced'), fact(found.pods, 'pods forced', 'is:forced')),
     ...herds.map((herd) => h('p', { class: 'herd', title: localised(herd.message) }, `${dayTime(herd.start)}: ${count(herd.count, 'node')} of ${herd.pool || 'no pool'} ${HERDS[herd.type] || herd.type}`)),
   );
