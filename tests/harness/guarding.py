@@ -107,6 +107,7 @@ def run_beside(
     *,
     started: bool = True,
     karpenter: bool = False,
+    controllers_of: ControllersOf | None = None,
     seed: int = 0,
     shuffle: bool = False,
     latency_seconds: float = 0.0,
@@ -116,7 +117,7 @@ def run_beside(
     `karpenter`: there is a simulated Karpenter. Otherwise nobody disrupts the nodes, which `stand` makes.
     """
 
-    def controllers_of(cluster: WatchedCluster, metrics: Metrics) -> Sequence[Controller]:
+    def of_guard(cluster: WatchedCluster, metrics: Metrics) -> Sequence[Controller]:
         return guard_controllers(cluster, metrics, options)
 
     async def within(sim: SimCluster) -> None:
@@ -128,7 +129,7 @@ def run_beside(
                     cloud = await stack.enter_async_context(slow)
                     world = KarpenterWorld(await stack.enter_async_context(Karpenter(sim, cloud)), cloud)
                 group = await stack.enter_async_context(asyncio.TaskGroup())
-                program = BesideProgram(sim, group, controllers_of)
+                program = BesideProgram(sim, group, controllers_of or of_guard)
                 if started:
                     await program.start()
                 await scenario(sim, program, world)

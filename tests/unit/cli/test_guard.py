@@ -49,6 +49,7 @@ def test_values() -> None:
         ("--lead=soon", "soon"),
         ("--lead=-1s", "is not between 0s and 24h"),
         ("--lead=25h", "is not between 0s and 24h"),
+        ("--karpenter-version=new", "is not a version"),
         ("--nodepool-selector=a in", "unable to parse requirement"),
         ("--nodepool-selector=a in ()x", "unable to parse requirement"),
     ],
@@ -86,3 +87,13 @@ def test_manifests_of_guard(dovetail: Program) -> None:
         ("leases", "create"),
         ("leases", "patch"),
     }
+
+
+def test_only_with_hold_pods_there_is_a_right_to_write_to_pods(dovetail: Program) -> None:
+    with_it = dovetail("manifests", "--mode", "guard", "--hold-pods").out
+    assert "- --hold-pods" in with_it
+    (role,) = (each for each in yaml.safe_load_all(with_it) if each["kind"] == "ClusterRole")
+    assert {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]} in role["rules"]
+    refused = dovetail("manifests", "--hold-pods")
+    assert refused.code == 2
+    assert "--mode guard" in refused.err

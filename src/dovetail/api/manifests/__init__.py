@@ -35,20 +35,23 @@ def manifests(
     scheduler_config: str = "",
     spread_by_default: bool = False,
     mode: DovetailMode = DovetailMode.RUN,
+    hold_pods: bool = False,
 ) -> str:
     """The manifests as one YAML stream, for `kubectl apply -f -`.
 
     `provider_crds` and `provider_rules`: what the provider adds. `scheduler_config`: the text for the option of this
     name. `spread_by_default`: it has default spread constraints. `mode`: beside Karpenter there are no CRDs, because
-    Karpenter's own are installed.
+    Karpenter's own are installed. `hold_pods`: the option of guard and drive.
     """
     documents: list[Manifest] = []
     if Part.RBAC in parts:
-        documents += rbac(namespace, provider_rules, spread_by_default=spread_by_default, mode=mode)
+        documents += rbac(
+            namespace, provider_rules, spread_by_default=spread_by_default, mode=mode, hold_pods=hold_pods
+        )
     if Part.ADMISSION in parts:
         documents += admission()
     if Part.DEPLOYMENT in parts:
-        documents += deployment(namespace, image, scheduler_config, mode)
+        documents += deployment(namespace, image, scheduler_config, mode, hold_pods=hold_pods)
     texts = [crd_text(CORE_FILES), *provider_crds] if Part.CRDS in parts and mode is DovetailMode.RUN else []
     texts += [
         yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=2**20)

@@ -15,12 +15,18 @@ GRACE_SECONDS: Final = 60
 
 
 def deployment(
-    namespace: str, image: str, scheduler_config: str = "", mode: DovetailMode = DovetailMode.RUN
+    namespace: str,
+    image: str,
+    scheduler_config: str = "",
+    mode: DovetailMode = DovetailMode.RUN,
+    *,
+    hold_pods: bool = False,
 ) -> list[Manifest]:
     """Two replicas, one of which leads."""
+    arguments = [mode.value, *(["--hold-pods"] if hold_pods else [])]
     selector = {"matchLabels": dict(SELECTED)}
     ports = [{"name": "http-metrics", "port": METRICS_PORT, "targetPort": "http-metrics"}]
-    template = {"metadata": {"labels": dict(SELECTED)}, "spec": _pod(_container(image, scheduler_config, mode))}
+    template = {"metadata": {"labels": dict(SELECTED)}, "spec": _pod(_container(image, scheduler_config, arguments))}
     return [
         manifest(
             "apps/v1",
@@ -67,14 +73,14 @@ def _pod(container: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _container(image: str, scheduler_config: str, mode: DovetailMode) -> dict[str, Any]:
+def _container(image: str, scheduler_config: str, arguments: list[str]) -> dict[str, Any]:
     namespace = {"fieldRef": {"fieldPath": "metadata.namespace"}}
     # On loopback: for kubectl port-forward.
-    dashboard = [{"name": "DASHBOARD_PORT", "value": str(DASHBOARD_PORT)}] if mode is DovetailMode.RUN else []
+    dashboard = [{"name": "DASHBOARD_PORT", "value": str(DASHBOARD_PORT)}] if arguments == [DovetailMode.RUN] else []
     return {
         "name": "controller",
         "image": image,
-        "args": [mode.value],
+        "args": arguments,
         "env": [
             {"name": "SYSTEM_NAMESPACE", "valueFrom": namespace},
             {"name": "METRICS_PORT", "value": str(METRICS_PORT)},

@@ -73,8 +73,10 @@ GUARD_GRANTS: Final = (
     Grant(names.GROUP, (names.NODECLAIM_PLURAL,), ("list", "watch", "patch")),
     Grant(names.GROUP, (names.NODEPOOL_PLURAL,), ("list", "watch")),
     Grant("events.k8s.io", ("events",), ("create", "patch")),
-    Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.BESIDE_LEASE,)),
+    # Whether another guard or drive runs, and whether Karpenter does, in any namespace.
+    Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.BESIDE_LEASE, names.LEADER_ELECTION_LEASE)),
 )
+HOLD_PODS_GRANTS: Final = (Grant("", ("pods",), ("patch",)),)
 
 
 def _own_namespace(lease: str) -> tuple[Grant, ...]:
@@ -103,12 +105,15 @@ def rbac(
     *,
     spread_by_default: bool = False,
     mode: DovetailMode = DovetailMode.RUN,
+    hold_pods: bool = False,
 ) -> list[Manifest]:
     """The namespace, the service account, its roles and bindings. `of_provider`: the rights of the provider."""
     rights = RIGHTS[mode]
     grants = rights.cluster
     if mode is DovetailMode.RUN:
         grants = (*grants, *of_provider, *(SPREAD_GRANTS if spread_by_default else ()), *DASHBOARD_GRANTS)
+    elif hold_pods:
+        grants = (*grants, *HOLD_PODS_GRANTS)
     group = "rbac.authorization.k8s.io"
     version = f"{group}/v1"
     subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]

@@ -1,5 +1,6 @@
 """Assembles guard from its parts."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -20,24 +21,31 @@ from dovetail.cli.run.process import (
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
 from dovetail.controllers.beside.held_nodes import HeldNodes
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import NODECLAIMS, NODEPOOLS
+from dovetail.ports import NODECLAIMS, NODEPOOLS, KubeApi
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Controller, HealthStatus
 
 log = logging.getLogger(__name__)
 
-ControllersOf = Callable[[WatchedCluster, Metrics], Sequence[Controller]]
+ControllersOf = Callable[[WatchedCluster, Metrics, KarpenterWatch], Sequence[Controller]]
 
 NO_KARPENTER: Final = (
     "the cluster does not know {}: Karpenter is not installed, or is older than 1.0; install Karpenter first "
     "(https://karpenter.sh), or use `dovetail run` if Dovetail is to be the controller"
+)
+OTHER_FIELDS: Final = (
+    "{} {} cannot be read: the CRDs differ from those of karpenter.sh/v1; install those of your version of Karpenter "
+    "(helm upgrade --install karpenter-crd …)"
 )
 
 
 class BesideProcess(ControllerProcess, frozen=True, kw_only=True, eq=False):
     """All parts, before they run."""
 
+    api: KubeApi
+    karpenter: KarpenterWatch
     missing: tuple[str, ...]  # the kinds of Karpenter that were missing at the start
 
 
@@ -46,8 +54,12 @@ async def run_guard(options: GuardRunOptions) -> None:
 
     Raises KubeConfigError, ClusterUnreachable, PortTaken, and the errors of ENDINGS.
     """
-    guarding = GuardOptions(lead=options.lead, pools=options.nodepool_selector)
-    await run_beside(options, lambda cluster, metrics: guard_controllers(cluster, metrics, guarding))
+    guarding = GuardOptions(lead=options.lead, pools=options.nodepool_selector, hold_pods=options.hold_pods)
+
+    def controllers_of(cluster: WatchedCluster, metrics: Metrics, karpenter: KarpenterWatch) -> Sequence[Controller]:
+        return guard_controllers(cluster, metrics, guarding, durations=lambda: karpenter.reads_durations)
+
+    await run_beside(options, controllers_of)
 
 
 async def run_beside(options: BesideOptions, controllers_of: ControllersOf) -> None:
@@ -56,7 +68,11 @@ async def run_beside(options: BesideOptions, controllers_of: ControllersOf) -> N
     async with _process(options, controllers_of) as made:
         checks = {"karpenter": lambda: _karpenter_found(made)}
         async with serving_probes(options, made, checks):
-            await run_until_stopped(made, dry_run=options.dry_run)
+            watching = asyncio.create_task(made.karpenter.run(made.api, made.cluster.clock), name="karpenter")
+            try:
+                await run_until_stopped(made, dry_run=options.dry_run)
+            finally:
+                watching.cancel()
 
 
 @asynccontextmanager
@@ -68,14 +84,27 @@ async def _process(options: BesideOptions, controllers_of: ControllersOf) -> Asy
         metrics = Metrics(CollectorRegistry())
         failures = Failures(tolerated=True, seed=connected.seed)
         cluster = WatchedCluster(connected.api, connected.clock, seed=connected.seed, failures=failures)
-        controllers = controllers_of(cluster, metrics)
+        karpenter = KarpenterWatch(options.karpenter_version)
+        await karpenter.look(connected.lease_api, connected.clock)
+        controllers = controllers_of(cluster, metrics, karpenter)
         manager = make_manager(options, connected, cluster, controllers, failures=failures, metrics=metrics)
         metrics.registry.register(HeldNodes(cluster, leads=lambda: manager.is_leader))
-        yield BesideProcess(manager=manager, cluster=cluster, metrics=metrics, missing=missing)
+        yield BesideProcess(
+            manager=manager,
+            cluster=cluster,
+            metrics=metrics,
+            api=connected.lease_api,
+            karpenter=karpenter,
+            missing=missing,
+        )
 
 
 def _karpenter_found(made: BesideProcess) -> HealthStatus:
-    """Whether Karpenter's kinds exist. One that was missing at the start exists once its cache is synced."""
+    """Whether Karpenter is there, is not too old, and has the kinds and fields that we know."""
     caches = {cache.name: cache for cache in (made.cluster.pools, made.cluster.claims)}
+    # One that was missing at the start exists once its cache is synced.
     still = [name for name in made.missing if not caches[name.partition(".")[0]].synced]
-    return HealthStatus(not still, (NO_KARPENTER.format(", ".join(still)),) if still else ())
+    problems = [NO_KARPENTER.format(", ".join(still))] if still else []
+    problems += [OTHER_FIELDS.format(cache.undecodable, name) for name, cache in caches.items() if cache.undecodable]
+    problems += [made.karpenter.problem] if made.karpenter.problem else []
+    return HealthStatus(not problems, tuple(problems))

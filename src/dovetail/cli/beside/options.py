@@ -5,9 +5,12 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Final, TypeVar
 
+import click
+
 from dovetail.api import names
 from dovetail.cli.run.options import CONNECTION, LOGGING, ProcessOptions, leading, option, ports
 from dovetail.cli.run.values import ConvertedParam
+from dovetail.model.decider import Decider, DecidingController
 from dovetail.observe.logs import LogFormat
 from dovetail.planning.beside.holding import LONGEST_LEAD
 from dovetail.values.duration import MICROSECOND, parse_duration, shown
@@ -20,6 +23,8 @@ class BesideOptions(ProcessOptions, frozen=True, kw_only=True):
     """The values of the options that guard and drive have in common."""
 
     nodepool_selector: Selector
+    hold_pods: bool
+    karpenter_version: str  # empty: found out
 
 
 class GuardRunOptions(BesideOptions, frozen=True, kw_only=True):
@@ -39,6 +44,12 @@ def read_pools(text: str) -> Selector:
     return parse_selector(text) if text else Selector()
 
 
+def read_version(text: str) -> str:
+    if text and Decider(DecidingController.KARPENTER, version=text).release is None:
+        raise ValueError(f"{shown(text)} is not a version such as 1.15")
+    return text
+
+
 BESIDE: Final = [
     option(
         "nodepool-selector",
@@ -46,6 +57,19 @@ BESIDE: Final = [
         "",
         "Only look after nodes of NodePools with these labels, as in kubectl --selector. "
         f'Besides, {names.BESIDE}: "off" on a NodePool keeps its nodes out.',
+    ),
+    click.option(
+        "--hold-pods",
+        is_flag=True,
+        envvar="HOLD_PODS",
+        show_envvar=True,
+        help="Also write do-not-disrupt on pods while a schedule protects them, so that a drain of Karpenter waits.",
+    ),
+    option(
+        "karpenter-version",
+        ConvertedParam("version", read_version),
+        "",
+        "The version of Karpenter, such as 1.15. By default that of the pod that holds its Lease.",
     ),
     *CONNECTION,
     *leading(names.BESIDE_LEASE, "Karpenter's own Lease is not taken."),

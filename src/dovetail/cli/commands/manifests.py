@@ -8,6 +8,7 @@ from dovetail import __version__
 from dovetail.api.manifests import NAMESPACE, Part, manifests
 from dovetail.api.manifests.rbac import RIGHTS
 from dovetail.api.names import DovetailMode
+from dovetail.cli.common.process import fail
 from dovetail.cli.common.providers import provider_named, provider_option
 from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
 
@@ -20,6 +21,7 @@ from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConf
     show_default=True,
     help="What is installed: the controller of the cluster, or guard beside Karpenter.",
 )
+@click.option("--hold-pods", is_flag=True, help="Run it with this option, and with the right to patch pods.")
 @click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Where the controller runs.")
 @click.option("--image", default=f"dovetail-k8s:{__version__}", show_default=True, help="The image of the controller.")
 @click.option(
@@ -32,7 +34,14 @@ from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConf
 @provider_option()
 @SCHEDULER_CONFIG
 def command(
-    *, mode: str, namespace: str, image: str, parts: tuple[str, ...], provider: str, scheduler_config: SchedulerConfig
+    *,
+    mode: str,
+    hold_pods: bool,
+    namespace: str,
+    image: str,
+    parts: tuple[str, ...],
+    provider: str,
+    scheduler_config: SchedulerConfig,
 ) -> None:
     """Print the manifests that install the controller, as YAML:
 
@@ -43,6 +52,8 @@ def command(
     bad annotations when pods are applied (admission), and the controller itself (deployment). Beside Karpenter there
     are no CustomResourceDefinitions, because Karpenter's own are installed.
     """
+    if hold_pods and mode == DovetailMode.RUN:
+        fail("--hold-pods is for guard and drive: give --mode guard")
     chosen = [Part(part) for part in parts] or list(Part)
     profiles, bundle = scheduler_config.profiles, provider_named(provider)
     printed = manifests(
@@ -54,5 +65,6 @@ def command(
         scheduler_config=scheduler_config.text,
         spread_by_default=profiles is not None and profiles.any_constraints,
         mode=DovetailMode(mode),
+        hold_pods=hold_pods,
     )
     sys.stdout.write(printed)

@@ -1,5 +1,6 @@
 """Creates the controllers of guard."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.beside.holds import HoldPolicy, HoldReleases, NodeHolding, NodeHolds, guard_policy
 from dovetail.controllers.beside.invalid_marks import InvalidMarks
 from dovetail.controllers.beside.late import LateNodes
+from dovetail.controllers.beside.pod_holds import PodHolds
 from dovetail.controllers.beside.scope import BesideScope
 from dovetail.controllers.beside.stamps import ClaimStamps
 from dovetail.controllers.pod.protection import ProtectionEvents
@@ -25,6 +27,7 @@ class GuardOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     lead: timedelta = DEFAULT_LEAD
     pools: Selector = Selector()
+    hold_pods: bool = False
 
 
 class Holding(msgspec.Struct, frozen=True, eq=False):
@@ -41,8 +44,13 @@ def node_holding(cluster: WatchedCluster, scope: BesideScope, policy: HoldPolicy
     return Holding(holding, holds, HoldReleases(holding, holds))
 
 
-def guard_controllers(cluster: WatchedCluster, metrics: Metrics, options: GuardOptions) -> list[Controller]:
-    """Call it before the reflectors run: the controllers subscribe to the stores."""
+def guard_controllers(
+    cluster: WatchedCluster, metrics: Metrics, options: GuardOptions, *, durations: Callable[[], bool] = lambda: False
+) -> list[Controller]:
+    """Call it before the reflectors run: the controllers subscribe to the stores.
+
+    `durations`: whether Karpenter reads durations of do-not-disrupt on pods now.
+    """
     scope, counts = BesideScope(cluster, options.pools), BesideMetrics(metrics.registry)
     holding = node_holding(cluster, scope, guard_policy(options.lead), counts)
     controllers: list[KeyedController[Any]] = [
@@ -53,6 +61,8 @@ def guard_controllers(cluster: WatchedCluster, metrics: Metrics, options: GuardO
         InvalidMarks(cluster),
         ProtectionEvents(cluster, metrics),
     ]
+    if options.hold_pods:
+        controllers.append(PodHolds(cluster, scope, counts, durations))
     for controller in controllers:
         controller.measure(metrics)
     return list(controllers)

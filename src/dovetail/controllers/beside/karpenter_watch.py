@@ -1,0 +1,105 @@
+"""Watches whether Karpenter is there, and which version: by its Lease, and the image of the pod that holds it."""
+
+import logging
+from typing import Final
+
+from dovetail.api import names, objects
+from dovetail.model.decider import Decider, DecidingController, version_in
+from dovetail.ports import LEASES, PODS, ApiError, Clock, KubeApi
+from dovetail.runtime.lease import ObservedLease, sighted
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 20.0  # above the duration of a Lease: what has not changed since the last look is dead
+OLDEST: Final = (1, 0)
+READS_DURATIONS: Final = (1, 12)
+
+
+class _ImageContainer(objects.Wire, frozen=True):
+    image: str = ""
+
+
+class _ImageSpec(objects.Wire, frozen=True):
+    containers: tuple[_ImageContainer, ...] = ()
+
+
+class _ImagePod(objects.ApiObject, frozen=True):
+    spec: _ImageSpec = _ImageSpec()
+
+
+class KarpenterWatch:
+    """Every replica runs it: it only reads. `version`: what the user says it is; then nobody looks."""
+
+    def __init__(self, version: str = "") -> None:
+        self._given = version
+        self._version: str | None = version or None
+        self._seen: dict[str, ObservedLease] = {}  # by UID
+        self._asked = ""  # the holder whose version was looked up
+        self.problem = ""
+        """What is wrong, with the remedy; empty: nothing, or it is not known yet."""
+
+    @property
+    def reads_durations(self) -> bool:
+        """Whether it reads durations of do-not-disrupt on pods. A version that is not known counts as old."""
+        release = self._release
+        return release is not None and release >= READS_DURATIONS
+
+    @property
+    def _release(self) -> tuple[int, int] | None:
+        return Decider(DecidingController.KARPENTER, version=self._version).release
+
+    async def run(self, api: KubeApi, clock: Clock) -> None:
+        """Looks again and again."""
+        while True:
+            await clock.sleep(LOOK_SECONDS)
+            await self.look(api, clock)
+
+    async def look(self, api: KubeApi, clock: Clock) -> None:
+        """Looks once, and logs what has changed. A look that fails leaves what is known."""
+        before, version = self.problem, self._version
+        try:
+            absent = "" if self._given else await self._look(api, clock)
+        except ApiError as error:
+            log.warning("cannot see whether Karpenter runs", extra={"error": str(error)})
+            return
+        self.problem = absent or self._too_old()
+        if self.problem and self.problem != before:
+            log.error("%s", self.problem)
+        elif before and not self.problem:
+            log.info("Karpenter is there")
+        if self._version != version:
+            log.info("found Karpenter", extra={"version": self._version, "reads-durations": self.reads_durations})
+
+    async def _look(self, api: KubeApi, clock: Clock) -> str:
+        """Why no Karpenter is there; empty: one is."""
+        found = await api.list(LEASES, fields=f"metadata.name={names.LEADER_ELECTION_LEASE}")
+        leases = [each for each in found.items if each.metadata.name == names.LEADER_ELECTION_LEASE]
+        now = clock.monotonic()
+        self._seen = {each.metadata.uid: sighted(self._seen.get(each.metadata.uid), each, at=now) for each in leases}
+        live = [each.lease for each in self._seen.values() if now < each.live_until]
+        if not live:
+            return (
+                f"no running Karpenter: no live Lease {names.LEADER_ELECTION_LEASE} in any namespace; start Karpenter, "
+                "or, if it runs without leader election, say its version with --karpenter-version"
+            )
+        holder = live[0].spec.holder_identity or ""
+        if holder != self._asked:
+            self._version = await _version_of(api, live[0])
+            self._asked = holder
+        return ""
+
+    def _too_old(self) -> str:
+        release = self._release
+        if release is None or release >= OLDEST:
+            return ""
+        return f"Karpenter {self._version} is too old: update it to 1.0 or later, which serves {names.API_VERSION}"
+
+
+async def _version_of(api: KubeApi, lease: objects.Lease) -> str | None:
+    """By the tag of the image of the holder, which calls itself by the name of its pod, `_` and a random text."""
+    name, namespace = (lease.spec.holder_identity or "").rpartition("_")[0], lease.metadata.namespace
+    if not name:
+        return None
+    pods = await api.list(PODS.read_as(_ImagePod), namespace=namespace, fields=f"metadata.name={name}")
+    images = [container.image for pod in pods.items for container in pod.spec.containers]
+    return next(filter(None, map(version_in, images)), None)
