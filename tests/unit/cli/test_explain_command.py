@@ -160,6 +160,13 @@ def test_the_namespace_of_a_named_pod_can_be_given(dovetail: Program) -> None:
     )
 
 
+def test_the_name_of_a_workload_suggests_its_pods(dovetail: Program) -> None:
+    file = dovetail.file(TRAINER)
+    for name in ("trainer", "pod/ml/trainer"):
+        missing = dovetail("explain", "-f", file, "--at", AT, name)
+        assert (missing.code, missing.err.endswith("; did you mean pod/ml/trainer-0?\n")) == (2, True)
+
+
 def test_only_the_named_objects_are_told(dovetail: Program) -> None:
     answer = data(dovetail, "node/n1")
     assert ([node["name"] for node in answer["nodes"]], answer["pods"], answer["nodepools"]) == (["n1"], [], [])
@@ -470,7 +477,7 @@ def test_short_kinds_and_names_alone(dovetail: Program, named: str, said: str) -
 
 @pytest.mark.parametrize(
     ("named", "meant"),
-    [("node/general-8vtqx", "node/general-8vtqz or nodeclaim/general-8vtqz"), ("general-8vtqx", "node/general-8vtqz")],
+    [("node/general-8vtqx", "node/general-8vtqz?"), ("general-8vtqx", "node/general-8vtqz")],
 )
 def test_a_misspelt_name_is_corrected(dovetail: Program, named: str, meant: str) -> None:
     outcome = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, named)

@@ -54,7 +54,7 @@ def test_the_keys_of_the_contract(dovetail: Program) -> None:
     (found,) = (each for each in answer["nodes"] if each["name"] == "batch-9dwlm")
     assert {key for key in found if key not in ("spans", "reasons", "events", "cutAt")} == {
         *("name", "nodepool", "nodeClaim", "state", "instanceType", "capacityType", "zone", "pods"),
-        *("managed", "badges", "undated"),
+        *("managed", "badges", "undated", "standing"),
         *("freeAt", "expiresAt", "gracefullyExpiresAt", "deadline"),
     }
     assert found["spans"][0].keys() == {"start", "end", "kind", "causes"}

@@ -219,6 +219,8 @@ def test_without_nodes_it_says_so() -> None:
     assert texts(shown)[2] == "0 nodes"
     assert (shown.selected, list(shown.reach.rows)) == ("", [])
     assert "No node matches the filter." in texts(drawn(ViewState(filter="nobody")))
+    (said,) = (line for line in texts(drawn(ViewState(filter="is:foo"))) if line.startswith("No node matches"))
+    assert said.startswith("No node matches: the filter knows no is:foo, only is:free, is:blocked")
     unmade = draw(ScreenContent(title="x", now=NOW), ViewState(), 80, 24)
     assert texts(unmade)[1] == "looking ahead …"
 
@@ -375,6 +377,14 @@ def test_the_page_shows_what_is_printed(
 
 def test_the_page_shows_something() -> None:
     assert len(SHOWN.findall(PAGE.read_text())) == 1
+
+
+def test_an_old_dump_is_said_to_be_old(dovetail: Program) -> None:
+    assert (
+        "nothing in the dump is younger than 2026-03-06T16:18:52Z" not in dovetail("top", "-f", CLUSTER, "--at", AT).out
+    )
+    late = dovetail("top", "-f", CLUSTER, "--at", "2026-11-18T00:00:00Z").out
+    assert "nothing in the dump is younger than 2026-03-06T16:18:52Z" in late
 
 
 def test_in_a_pipe_it_is_printed_once(dovetail: Program) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from dovetail.cli.common.completion import complete_workloads
-from dovetail.cli.common.contexts import default_namespace, head
+from dovetail.cli.common.contexts import default_namespace, head, place_of
 from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
@@ -57,7 +57,7 @@ def command(*, objects: tuple[str, ...], common: CommonOptions, instance_types: 
         workloads = tuple(workloads_in(read.documents)) if named_workloads(objects) else ()
     if objects:
         namespace = common.namespace or default_namespace(common.source)
-        explanation = _select(explanation, workloads, objects, namespace)
+        explanation = _select(explanation, workloads, objects, namespace=namespace, place=place_of(common.source))
     elif common.namespace is not None:
         explanation = _only(explanation, common.namespace)
     if objects or common.namespace is not None:
@@ -110,7 +110,12 @@ def _only(explanation: Explanation, namespace: str) -> Explanation:
 
 
 def _select(
-    explanation: Explanation, workloads: tuple[WorkloadView, ...], objects: tuple[str, ...], namespace: str
+    explanation: Explanation,
+    workloads: tuple[WorkloadView, ...],
+    objects: tuple[str, ...],
+    *,
+    namespace: str,
+    place: str,
 ) -> Explanation:
     """Only the named objects with the pods of workloads, and the problems about them or about a whole kind."""
     known: dict[str, PodView | NodeView | PoolView | WorkloadView] = {
@@ -120,7 +125,8 @@ def _select(
         **{f"nodeclaim/{node.node_claim}": node for node in explanation.nodes if node.node_claim},
         **{f"nodepool/{pool.name}": pool for pool in explanation.nodepools},
     }
-    chosen = {id(view): view for view in named_objects(known, objects, namespace, kinds=KINDS_AND_WORKLOADS)}.values()
+    found = named_objects(known, objects, namespace, kinds=KINDS_AND_WORKLOADS, place=place)
+    chosen = {id(view): view for view in found}.values()
     chosen_workloads = tuple(view for view in chosen if isinstance(view, WorkloadView))
     owned = {(each.namespace, name) for each in chosen_workloads for name in each.pods}
     pods = tuple(view for view in chosen if isinstance(view, PodView))

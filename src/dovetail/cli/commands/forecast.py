@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from dovetail.cli.common.completion import complete_objects, complete_pools
-from dovetail.cli.common.contexts import default_namespace, head
+from dovetail.cli.common.contexts import default_namespace, head, place_of
 from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
@@ -70,7 +70,8 @@ def command(
         found = forecast(assessment, end, problems=read.problems)
     if objects or pools:
         namespace = common.namespace or default_namespace(common.source)
-        found = _select(found, read.snapshot, [*objects, *(f"nodepool/{pool}" for pool in pools)], namespace)
+        named = [*objects, *(f"nodepool/{pool}" for pool in pools)]
+        found = _select(found, read.snapshot, named, namespace=namespace, place=place_of(common.source))
     elif common.namespace is not None:
         found = _only(found, read.snapshot, common.namespace)
     times, width = Times(common.at, common.zone), output_width()
@@ -96,7 +97,7 @@ def _only(found: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:
     return msgspec.structs.replace(narrowed, nodes=nodes, problems=problems)
 
 
-def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], namespace: str) -> Forecast:
+def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], *, namespace: str, place: str) -> Forecast:
     """Only the named objects, and the problems about them."""
     known: dict[str, tuple[set[str], set[str]]] = {}  # nodes and pools
     for pool in found.nodepools:
@@ -107,7 +108,7 @@ def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], namespa
             known.setdefault(f"nodepool/{node.nodepool}", (set(), {node.nodepool}))[0].add(node.name)
     for pod in snapshot.pods:
         known[f"pod/{pod.namespace}/{pod.name}"] = ({pod.node_name} if pod.node_name else set(), set())
-    chosen = named_objects(known, objects, namespace)
+    chosen = named_objects(known, objects, namespace, place=place)
     nodes = {name for nodes, _ in chosen for name in nodes}
     return _narrowed(found, nodes, {name for _, pools in chosen for name in pools})
 

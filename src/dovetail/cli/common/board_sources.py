@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.cli.common.contexts import cluster_title
+from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.live import evidence
 from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.output import working
@@ -27,14 +28,15 @@ FIRST_LISTS_SECONDS: Final = 15.0
 def dumped(source: ClusterSource, read: ClusterInput, at: datetime | None) -> FileSource:
     """The cluster that was read; with `at`, time stands still there."""
     clock = SystemClock()
-    replacements = found_replacements(read, source, clock.now() if at is None else at)
+    now = clock.now() if at is None else at
+    replacements = found_replacements(read, source, now)
     return FileSource(
         read.snapshot,
         clock,
         title=cluster_title(source),
         asking=source.asking(at),
         at=at,
-        problems=read.problems,
+        problems=[*read.problems, *old_dump(read.snapshot, now)],
         replacements=replacements,
     )
 

@@ -40,6 +40,11 @@ def head(source: ClusterSource, decider: Decider) -> str:
     return live + plain(decider.sentence)
 
 
+def place_of(source: ClusterSource) -> str:
+    """Where objects are sought, for sentences."""
+    return "input" if source.paths else "cluster"
+
+
 def default_namespace(source: ClusterSource) -> str:
     """The namespace of objects that are named without one: as kubectl, that of the context."""
     info = context_of(source)

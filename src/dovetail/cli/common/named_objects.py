@@ -101,10 +101,14 @@ def _hosts(known: Mapping[str, T], host: str) -> list[str]:
 
 
 def _suggestion(known: Mapping[str, T], key: str) -> str:
-    """Objects of this name elsewhere, or of a similar name."""
+    """Objects of this name elsewhere, or of a similar name; else those whose names begin with it, as pods' do."""
     name = key.rpartition("/")[2]
     names: dict[str, list[str]] = {}
     for each in known:
         names.setdefault(each.rpartition("/")[2], []).append(each)
     close = [each for found in get_close_matches(name, names, n=3, cutoff=0.75) for each in names[found]]
+    if name not in names:
+        close = [each for each in known if each.rpartition("/")[2].startswith(f"{name}-")] or close
+    alike = [each for each in close if each.partition("/")[0] == key.partition("/")[0]]
+    close = alike or close
     return f"; did you mean {' or '.join(sorted(close)[:3])}?" if close else ""

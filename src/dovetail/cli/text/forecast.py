@@ -11,6 +11,7 @@ from dovetail.cli.common.output import Times, count, cut_middle, fitting_names, 
 from dovetail.cli.text.forecast_bars import LEGEND, TimeScale
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.values.foreign_text import plain
+from dovetail.views.explain.answers import NodeStanding
 from dovetail.views.explain.badges import BadgeKind
 from dovetail.views.forecast.data import (
     BudgetSpan,
@@ -137,6 +138,8 @@ class _ForecastText:
                         ForecastEventType.DEADLINE: "gone",
                     }[type_]
                     return f"{'~' if event.certainty is Certainty.ASSUMED else ''}{word} {self.times.clock(event.at)}"
+        if node.standing == NodeStanding.STUCK:
+            return "stuck"
         if node.state in IN_DISRUPTION:
             return "leaving" if node.deadline is None else f"by {self.times.clock(node.deadline)}"
         if not node.managed:
@@ -209,7 +212,9 @@ def _is_shown(event: ForecastEvent, node: NodeForecast) -> bool:
 
 def _happens(node: NodeForecast) -> bool:
     windows = (ForecastEventType.WINDOW_OPENS, ForecastEventType.WINDOW_CLOSES)
-    return len(node.spans) > 1 or node.state in IN_DISRUPTION or any(event.type not in windows for event in node.events)
+    if len(node.spans) > 1 or node.state in IN_DISRUPTION or node.standing == NodeStanding.STUCK:
+        return True
+    return any(event.type not in windows for event in node.events)
 
 
 def _interest(node: NodeForecast) -> tuple[int, datetime, str]:
@@ -218,7 +223,7 @@ def _interest(node: NodeForecast) -> tuple[int, datetime, str]:
     if ranked:
         rank, at = min(ranked)
         return rank, at, node.name
-    if node.state in IN_DISRUPTION:
+    if node.state in IN_DISRUPTION or node.standing == NodeStanding.STUCK:
         return len(_RANKS), node.spans[0].start, node.name
     if len(node.spans) > 1:
         return len(_RANKS) + 1, node.spans[1].start, node.name

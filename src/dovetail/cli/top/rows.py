@@ -120,6 +120,15 @@ def matching(rows: Iterable[NodeRow], filter_: str, now: int) -> list[NodeRow]:
     return [row for row in rows if all(_holds(row, word, now) for word in words)]
 
 
+def unknown_state(filter_: str) -> str | None:
+    """What to say of a word of the filter such as `is:foo`, which no node can match."""
+    for word in map(str.lower, _WORD.findall(filter_)):
+        field, _, value = word.replace('"', "").partition(":")
+        if field == "is" and value and value not in _IS:
+            return f"the filter knows no is:{value}, only {', '.join(f'is:{known}' for known in _IS)}"
+    return None
+
+
 def _holds(row: NodeRow, word: str, now: int) -> bool:
     field, _, value = word.partition(":")
     if field in _FIELDS and value:

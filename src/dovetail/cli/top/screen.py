@@ -16,7 +16,7 @@ from dovetail.cli.top.fitting import cut
 from dovetail.cli.top.keys import KeyTargets, ViewState
 from dovetail.cli.top.nodes import ENDLESS, NodeTable
 from dovetail.cli.top.pools import pool_lines
-from dovetail.cli.top.rows import figures, grouped, matching, ordered
+from dovetail.cli.top.rows import figures, grouped, matching, ordered, unknown_state
 from dovetail.model.finding import Severity
 from dovetail.rules.states import MEANING, NodeState
 from dovetail.values.foreign_text import plain
@@ -191,7 +191,9 @@ class _ScreenLayout:
     def table(self, entries: Iterable[NodeRow | Text], selected: NodeRow | None = None) -> Iterator[Text]:
         if not self.rows:
             if self.scene.board is not None:
-                yield Text("No node matches the filter." if self.board.rows else "There are no nodes.", style="dim")
+                unknown = unknown_state(self.view.filter_now)
+                none = f"No node matches: {unknown}." if unknown else "No node matches the filter."
+                yield Text(none if self.board.rows else "There are no nodes.", style="dim")
             return
         table = NodeTable(self.rows, self.view, self.times, None if self.whole else self.width)
         yield table.heading()

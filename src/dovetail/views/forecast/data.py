@@ -107,6 +107,8 @@ class NodeForecast(View, frozen=True, kw_only=True):
     spans: tuple[NodeSpan, ...]
     reasons: tuple[ReasonForecast, ...]
     events: tuple[ForecastEvent, ...]
+    standing: str
+    """Now: steady, free, waiting or stuck, as in `explain`."""
     cut_at: datetime | None = None
     """The answer changes so often that the forecast stops here; the last state fills the span."""
 

@@ -16,6 +16,7 @@ from dovetail.values.duration import add
 from dovetail.values.schedule.instants import NEVER, Instants, all_of
 from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import Assessment, NodeAssessment, is_undated, limited_by_deadline
+from dovetail.views.explain.answers import answer
 from dovetail.views.explain.badges import badges
 from dovetail.views.forecast.data import (
     Blocker,
@@ -126,6 +127,7 @@ class _NodeForecaster:
             spans=spans,
             reasons=tuple(self._reason(reason) for reason in BUDGETED),
             events=tuple(self.events),
+            standing=answer(self.assessment, node, list(self.reasons.values())).standing,
             cut_at=self._cut_at(),
         )
 
