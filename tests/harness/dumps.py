@@ -49,9 +49,14 @@ class Printed(NamedTuple):
     lines: list[str]
 
     @property
+    def body(self) -> list[str]:
+        """What comes below the head: below the line that says when."""
+        return self.lines[next((at + 1 for at, line in enumerate(self.lines) if line.startswith("At ")), 0) :]
+
+    @property
     def answer(self) -> str:
         """The first sentence of `explain KIND/NAME`, and the next step."""
-        return " ".join(line.strip() for line in self.lines[2:4])
+        return " ".join(line.strip() for line in self.body[1:3])
 
 
 def asked(setting: Setting, *arguments: str) -> Printed:

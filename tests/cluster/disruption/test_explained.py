@@ -22,6 +22,7 @@ from tests.cluster.disruption.setting import BETWEEN_LOOKS, EVERYTHING, NOTHING,
 from tests.cluster.run_process import KEPT
 from tests.cluster.termination.setting import GUARDED
 from tests.harness import manifests, screens
+from tests.harness.dumps import Printed
 
 
 async def says(setting: Setting, claim: str, *words: str) -> None:
@@ -35,7 +36,7 @@ async def says(setting: Setting, claim: str, *words: str) -> None:
             stdout=asyncio.subprocess.PIPE,
         )
         out, _error = await process.communicate()
-        said = " ".join(out.decode().splitlines()[3:5])  # below the context and the time
+        said = Printed(process.returncode or 0, out.decode().splitlines()).answer
         if all(word in said for word in words) and process.returncode == 1:
             return
         await setting.history.reaches(setting.history.now() + BETWEEN_LOOKS)

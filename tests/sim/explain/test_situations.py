@@ -181,13 +181,13 @@ async def test_a_replacement_that_is_not_ready(setting: Setting) -> None:
 async def test_the_owner_of_a_protected_pod_is_told_when_the_drain_begins(setting: Setting) -> None:
     (claim,) = await stand(setting, pool(template={"terminationGracePeriod": "10m"}), **KEPT)
     (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
-    assert asked(setting, "explain", f"pod/{pod}").lines[3].endswith("protected, with no end date")
+    assert asked(setting, "explain", f"pod/{pod}").body[2].endswith("protected, with no end date")
     await setting.delete_claim(claim)
     await setting.sim.run_for("5s")
     (event,) = setting.events(EventReason.TERMINATION_GRACE_PERIOD_EXPIRING, pod)
     assert event["type"] == "Warning"
     forced_at = str(event["note"]).partition("the pod is deleted at ")[2].partition(",")[0]
-    assert f"deleted by force {forced_at}" in asked(setting, "explain", f"pod/{pod}").lines[3]
+    assert f"deleted by force {forced_at}" in asked(setting, "explain", f"pod/{pod}").body[2]
     await setting.sim.run_for("10m")
     assert setting.gone(PODS, pod)
 
@@ -204,5 +204,5 @@ async def test_a_pod_is_deleted_by_force_when_its_node_expires(setting: Setting)
     template = {"expireAfter": "1h", "terminationGracePeriod": "10m"}
     await stand(setting, pool(template=template, consolidateAfter="Never"), **KEPT)
     (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
-    line = asked(setting, "explain", f"pod/{pod}").lines[3]
+    line = asked(setting, "explain", f"pod/{pod}").body[2]
     assert "protected, with no end date; deleted by force 2026-03-02T01:" in line
