@@ -362,3 +362,11 @@ class VolumeAttachment(ApiObject, frozen=True):
 def is_true(of: NodeClaim | NodePool | Node, condition: names.ConditionType) -> bool:
     """Whether the object has the condition with the status True."""
     return any(entry.type == condition and entry.status == "True" for entry in of.status.conditions)
+
+
+def why_not_ready(pool: NodePool) -> str:
+    """Why the NodePool makes no new nodes, for people; empty if it is Ready."""
+    if is_true(pool, names.ConditionType.READY):
+        return ""
+    ready = next((entry for entry in pool.status.conditions if entry.type == names.ConditionType.READY), None)
+    return "it is not Ready" + (f": {ready.message}" if ready is not None and ready.message else "")

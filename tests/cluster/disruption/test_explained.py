@@ -146,9 +146,12 @@ async def limits_that_leave_room_for_no_replacement(setting: Setting) -> None:
         setting, first, "is stuck (Drifted)", "exceed its limits (limits.cpu: 3 of 4 in use)", "→ raise spec.limits"
     )
     await shows(setting, first, blockers={"replacement"}, state="S2", stuck=True)
-    note = (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(first))).note
-    assert "limits.cpu" in note or note.endswith("…")  # the pools of other timelines may fill a note
-    assert "cheaper" not in note
+    node, history = setting.node(first), setting.history
+    await history.until(
+        lambda: any("limits.cpu" in event.note for event in history.events(EventReason.DISRUPTION_BLOCKED, node)),
+        "an event that names the limit",
+    )
+    assert not any("cheaper" in event.note for event in history.events(EventReason.DISRUPTION_BLOCKED, node))
 
 
 async def a_replacement_that_is_not_ready(setting: Setting) -> None:

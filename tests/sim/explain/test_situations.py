@@ -13,9 +13,10 @@ from dovetail.cli.common.output import Times
 from dovetail.cli.top.keys import ViewState
 from dovetail.cli.top.nodes import NodeTable
 from dovetail.cli.top.rows import figures
-from dovetail.ports import NODEPOOLS, PODS, Patch
+from dovetail.ports import KWOK_NODECLASSES, NODEPOOLS, PODS, Patch
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.loop.virtual_loop import InlineCompute
+from dovetail.values.timestamp import format_time
 from dovetail.views.board.rows import NodeRow
 from tests.harness import manifests, screens
 from tests.harness.disruption import drift, hold, node_of, others, play, pool, stand
@@ -206,3 +207,19 @@ async def test_a_pod_is_deleted_by_force_when_its_node_expires(setting: Setting)
     (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
     line = asked(setting, "explain", f"pod/{pod}").body[2]
     assert "protected, with no end date; deleted by force 2026-03-02T01:" in line
+
+
+async def test_a_node_pool_that_is_not_ready(setting: Setting) -> None:
+    (claim,) = await stand(setting, pool())
+    await drift(setting, claim)
+    ready = {"type": "Ready", "status": "False", "reason": "Broken", "message": "no AMI"}
+    broken = {"status": {"conditions": [{**ready, "lastTransitionTime": format_time(setting.now())}]}}
+    raw = KWOK_NODECLASSES.read_as(dict[str, Any])
+    await setting.sim.api.write(Patch(raw, "default", broken, subresource="status"))
+    await setting.sim.run_for("1m")
+    node = node_of(setting, claim)
+    says(
+        setting, node, "is stuck (Drifted)", "NodePool default makes no new nodes: it is not Ready", "describe nodepool"
+    )
+    assert "NodePool default makes no new nodes" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
+    assert blockers(setting) == {"replacement"}

@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import ConsolidationPolicy, Reason
+from dovetail.api.objects import why_not_ready
 from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.refs import Sentence
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
@@ -405,6 +406,7 @@ class DisruptionPlanner:
         coming = sum(name in inputs.in_commands for name in present) - sum(name in awaited for name in present)
         return PoolFacts(
             name=record.name,
+            not_ready=why_not_ready(pool.pool),
             policy=record.consolidation_policy or ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED,
             replicas=record.replicas,
             claims=len(staying),
@@ -490,7 +492,7 @@ def _not_replaced(
         for each in board.of(reason):
             why, verdict = decision.unreplaced.get((each.node, reason)), blocked_by_pool(board, each, backoffs)
             if why is not None:
-                verdict = without_place(each, why)
+                verdict = without_place(each, why, board.pools[each.pool])
             if each.node not in taken and verdict is not None and not verdict.allowed:
                 found[each.node, reason] = verdict
     return found

@@ -59,6 +59,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What decisions read of a NodePool besides its budgets."""
 
     name: str
+    not_ready: str = ""  # why it makes no new nodes
     policy: str = ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
     replicas: int | None = None
     claims: int = 0  # not being deleted, including replacements

@@ -47,7 +47,7 @@ def replacement_verdicts(
             if verdict is None:
                 placed = exchange.place(each, explain=refused < _EXPLAINED)
                 refused += isinstance(placed, NotConsolidatable)
-                verdict = _placed(each, placed, types_known=types_known)
+                verdict = _placed(each, placed, board.pools[each.pool], types_known=types_known)
             found[each.node, reason] = verdict
     return found
 
@@ -64,15 +64,21 @@ def blocked_by_pool(
     return None if pool.replicas is None else _like_for_like(candidate, pool, pool.replicas)
 
 
-def without_place(candidate: Candidate, why: Sentence) -> Verdict:
-    """The verdict about a node whose pods have no place. It is about the first of them (R49)."""
+def without_place(candidate: Candidate, why: Sentence, pool: PoolFacts) -> Verdict:
+    """The verdict about a node whose pods have no place: about its NodePool if that makes no nodes, else about the
+    first of the pods (R49)."""
+    if pool.not_ready:
+        message = f"NodePool {pool.name} makes no new nodes: {pool.not_ready}; {why}"
+        return refuse(Rule.REPLACEMENT, Ref("NodePool", "", pool.name), message)
     about = next((part.ref for part in why.parts if isinstance(part, Redactable)), _node(candidate))
     return refuse(Rule.REPLACEMENT, about, str(why))
 
 
-def _placed(candidate: Candidate, found: Solution | NotConsolidatable, *, types_known: bool) -> Verdict:
+def _placed(
+    candidate: Candidate, found: Solution | NotConsolidatable, pool: PoolFacts, *, types_known: bool
+) -> Verdict:
     if isinstance(found, NotConsolidatable):
-        return without_place(candidate, found.message) if types_known else _unknown(candidate)
+        return without_place(candidate, found.message, pool) if types_known else _unknown(candidate)
     new = found.new_for({pod.uid for pod in candidate.pods})
     if new and not types_known:
         return _unknown(candidate)

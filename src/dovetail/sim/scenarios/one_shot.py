@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.api import names, objects
+from dovetail.api import names
 from dovetail.api.documents import InputError, decode
-from dovetail.api.names import ConditionType, Reason
-from dovetail.api.objects import is_true
+from dovetail.api.names import Reason
+from dovetail.api.objects import why_not_ready
 from dovetail.api.schema import crd_schema, defaulted
 from dovetail.model.finding import Finding
 from dovetail.model.instance_types import InstanceType
@@ -117,17 +117,12 @@ def look(
             if pod.active and not pod.node_name
         },
         pools_not_ready={
-            pool.metadata.name: _not_ready(pool)
+            pool.metadata.name: why
             for pool in cluster.our_pools()
-            if pool.spec.replicas is None and not is_true(pool, ConditionType.READY)
+            if pool.spec.replicas is None and (why := why_not_ready(pool))
         },
         refused={uid: refusal.reason for uid, refusal in state.pending().refused.items()},
     )
-
-
-def _not_ready(pool: objects.NodePool) -> str:
-    ready = next((condition for condition in pool.status.conditions if condition.type == ConditionType.READY), None)
-    return "it is not Ready" + (f": {ready.message}" if ready is not None and ready.message else "")
 
 
 def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> None:

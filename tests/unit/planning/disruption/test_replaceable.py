@@ -54,6 +54,17 @@ def test_limits_are_named_with_their_amounts() -> None:
     assert "its limits leave room for none of its instance types (limits.cpu: 4 of 4 in use)" in verdict.message
 
 
+def test_a_pool_that_is_not_ready_is_named_if_it_would_have_to_make_a_node() -> None:
+    broken = [PoolFacts(name="default", not_ready="it is not Ready: no node class")]
+    verdict = ask(drifted(pod("a"), types=[], facts=broken))
+    assert (verdict.allowed, str(verdict.object)) == (False, "NodePool/default")
+    assert verdict.message.startswith(
+        "NodePool default makes no new nodes: it is not Ready: no node class; not all pods would have another place: "
+    )
+    elsewhere = drifted(pod("a"), others=[used("other")], types=[], facts=broken)
+    assert ask(elsewhere).message == "its pod fits on other nodes"
+
+
 def test_a_pool_in_backoff_is_tried_again_at_an_instant() -> None:
     again_at = AT + timedelta(minutes=1)
     verdict = ask(drifted(pod("a")), backoffs={"default": again_at})
