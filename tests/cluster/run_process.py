@@ -1,4 +1,4 @@
-"""`dovetail run` as a process of its own, on a real control plane."""
+"""`dovetail run` or `dovetail guard` as a process of its own, on a real control plane."""
 
 import json
 import os
@@ -29,12 +29,12 @@ class Page(NamedTuple):
 class RunProcess:
     """One replica. It is killed at the end of the `with` block, if it has not ended before."""
 
-    def __init__(self, cluster: Cluster, *arguments: str, kubeconfig: Path | None = None) -> None:
+    def __init__(self, cluster: Cluster, *arguments: str, kubeconfig: Path | None = None, mode: str = "run") -> None:
         self.lines: list[dict[str, Any]] = []
         self.said: list[str] = []
         where = ["--kubeconfig", str(kubeconfig or cluster.kubeconfig), "--metrics-port=0", "--health-probe-port=0"]
         self.process = subprocess.Popen(
-            [Path(sys.executable).with_name("dovetail"), "run", *where, *arguments],
+            [Path(sys.executable).with_name("dovetail"), mode, *where, *arguments],
             env={key: os.environ[key] for key in KEPT if key in os.environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -153,7 +153,7 @@ class HoldWriter(KeyedController[str]):
         if action is MarkAction.HOLD:
             until = "" if wanted.until is None else f", until {format_time(wanted.until)}"
             note = f"Karpenter is kept off this node{until}: {wanted.message}"
-            publish(self.recorder, about, EventReason.HELD, note, about.uid, wanted.message)
+            publish(self.recorder, about, EventReason.HELD, note, about.uid, node.metadata.resource_version)
         elif action is MarkAction.RELEASE:
             note = f"Karpenter may disrupt this node again{_until(node)}"
             publish(self.recorder, about, EventReason.RELEASED, note, about.uid, node.metadata.resource_version)
