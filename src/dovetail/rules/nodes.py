@@ -407,7 +407,7 @@ def pods_rule(member: ClusterNode, reason: Reason, pods: PodsVerdict, now: datet
     grace_ns = drain_limit(member, reason)
     if grace_ns is not None:
         limit = f"the drain is limited by terminationGracePeriod {short_duration(grace_ns)}"
-        return allow(Rule.PODS, member.object, f"{message}, but {limit}", pods.blockers)
+        return allow(Rule.PODS, member.object, f"{message}{', but' if protected else ';'} {limit}", pods.blockers)
     if pods.when is ALWAYS or pods.when is NEVER:
         return judge(Rule.PODS, member.object, pods.when, now, allowed=message, blocked=message, blockers=pods.blockers)
     takes = time_taken(member, reason)

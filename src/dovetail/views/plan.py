@@ -155,7 +155,7 @@ def plan_view(
         decider=decider,
         prices=prices,
         commands=tuple(_command(board, command, confirmed) for command in decision.commands),
-        nodes=tuple(_fates(board, decision, pools, left, answers)),
+        nodes=tuple(node_outcomes(board, decision, pools, left, answers)),
         removals=tuple(removals),
         complete=decision.complete,
         problems=tuple(problems),
@@ -218,13 +218,14 @@ def _dollars(billionths: int | None) -> float | None:
 # -- the others --------------------------------------------------------------------------------------------------------
 
 
-def _fates(
+def node_outcomes(
     board: DisruptionBoard,
     decision: Decision,
     pools: Mapping[str, str],
     left: Sequence[BlockedNode],
     answers: Mapping[str, NodeAnswer],
 ) -> Iterable[NodeOutcomeView]:
+    """What happens to each of the nodes of `pools`."""
     going = {node: command for command in decision.commands for node in command.nodes}
     kept: dict[str, list[BlockedNode]] = defaultdict(list)
     for each in left:

@@ -170,3 +170,63 @@ def test_a_pdb_that_lacks_one_healthy_pod() -> None:
         "disruption now: 3 of 4 pods are healthy, and 3 must be; it allows one when 1 more is healthy"
     )
     assert any("   no date   " in line for line in _explained(items, "node/ip-10-0-16-149"))
+
+
+def test_spot_that_is_not_replaced_by_spot() -> None:
+    items = [item for item in objects() if item["kind"] != "Pod" or item["spec"].get("nodeName")]
+    named(items, "NodePool", "general")["spec"]["disruption"]["budgets"] = [{"nodes": "50%"}]
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    for item in items:
+        if item["kind"] == "Node" and not item["metadata"]["name"].startswith("ip-10-0-139-32"):
+            item["spec"]["taints"] = [*item["spec"].get("taints", ()), cordon]
+    assert _answer(items, "node/ip-10-0-139-32").endswith(
+        "has no reason to go; it is not consolidated: all of it is spot capacity, and spot is not consolidated into "
+        "spot (SpotToSpotConsolidation)"
+    )
+
+
+def test_why_a_node_is_not_consolidated() -> None:
+    assert _answer(objects(), "node/ip-10-0-139-32").endswith(
+        "it is not consolidated: Underutilized: the limit of NodePool general is 2, and all of it is used"
+    )
+    assert _answer(objects(), "node/ip-10-0-33-178").endswith(
+        "it is not consolidated: NodePool gpu consolidates only when empty"
+    )
+    items = objects()
+    named(items, "NodePool", "general")["spec"]["disruption"]["budgets"] = [{"nodes": "50%"}]
+    assert _answer(items, "node/ip-10-0-139-32").endswith(
+        "it would be consolidated now (Underutilized); dovetail plan says where its pods go"
+    )
+
+
+def test_a_budget_that_is_meant_as_an_allow_window() -> None:
+    items = objects()
+    window = {"nodes": "3", "schedule": "0 2 * * *", "duration": "4h"}
+    named(items, "NodePool", "general")["spec"]["disruption"]["budgets"] = [window]
+    assert _answer(items, "node/ip-10-0-43-195").endswith("; no budget of NodePool general limits that now")
+    told = [line for line in _explained(items, "node/ip-10-0-43-195")[:40] if "BudgetIsNoAllowWindow" in line]
+    assert told == [
+        "        BudgetIsNoAllowWindow: outside this window no budget is active, so there is no limit at all: "
+        "a window does not say that nodes are disrupted only then"
+    ]
+
+
+# -- whole dumps -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [("plan",), ("simulate", "--for", "10m")])
+def test_an_odd_replica_set_does_not_refuse_a_dump(command: tuple[str, ...]) -> None:
+    items = objects()
+    named(items, "ReplicaSet", "checkout")["spec"]["replicas"] = "three"
+    problems = json.loads("\n".join(asked_of(items, *command, "-o", "json").lines))["problems"]
+    (told,) = (problem for problem in problems if problem["rule"] == "LeftOut")
+    assert told["object"].startswith("ReplicaSet/shop/checkout-")
+    assert told["message"].startswith("expected an integer, got a string; the object is left out")
+
+
+def test_every_end_has_its_reason() -> None:
+    report = json.loads("\n".join(asked_of(objects(), "simulate", "--for", "1d", "-o", "json").lines))
+    ends = {event["object"]: event["message"] for event in report["timeline"] if event["type"] == "terminated"}
+    assert ends["NodeClaim/spot-batch-9x2kq"].startswith("NotRegistered: ")
+    assert ends["NodeClaim/general-3b295"].startswith("Expired: ")
+    assert not any(message.startswith("Other") for message in ends.values())

@@ -16,10 +16,13 @@ from dovetail.cli.common.named_objects import KINDS_AND_WORKLOADS, named_objects
 from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.read_kinds import workload_kinds
-from dovetail.cli.common.replacements import assessed, pending_views
+from dovetail.cli.common.replacements import assessed, consolidation_of, pending_views
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.explain import explanation_lines
-from dovetail.model.refs import Ref
+from dovetail.model.refs import Ref, Sentence
+from dovetail.rules.nodes import CONSOLIDATION
+from dovetail.rules.verdict import Rule
+from dovetail.views.explain.answers import NodeStanding
 from dovetail.views.explain.pending import PendingView
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, explain
 from dovetail.views.explain.workloads import WorkloadView, workloads_in
@@ -66,8 +69,11 @@ def command(*, objects: tuple[str, ...], common: CommonOptions, instance_types: 
             waiting = {(pod.namespace, pod.name) for pod in read.snapshot.pods if pod.phase == "Pending"}
             known = len(read.problems)
             found = pending_views(read, common.source, common.at, catalogue=catalogue, pods=asked & waiting)
+            steady = {node.name for node in explanation.nodes if objects and _may_be_consolidated(node)}
+            kept = consolidation_of(read, common.source, common.at, catalogue=catalogue, nodes=steady)
         explanation = msgspec.structs.replace(
             explanation,
+            nodes=tuple(_with_consolidation(node, kept.get(node.name)) for node in explanation.nodes),
             pods=tuple(_with_pending(pod, found.get((pod.namespace, pod.name))) for pod in explanation.pods),
             problems=(*explanation.problems, *read.problems[known:]),
         )
@@ -83,6 +89,23 @@ def command(*, objects: tuple[str, ...], common: CommonOptions, instance_types: 
     )
     print_answer(explanation, common.output, lines, heading=head(common.source, explanation.decider))
     sys.exit(1 if objects and not explanation.all_allowed else 0)
+
+
+def _may_be_consolidated(node: NodeView) -> bool:
+    """Whether only its budget, or the places and prices of its pods, can keep the node."""
+    if node.answer is UNSET or node.answer.standing != NodeStanding.STEADY or not node.managed:
+        return False
+    return any(
+        reason.reason in CONSOLIDATION and all(each.allowed or each.rule == Rule.BUDGET for each in reason.verdicts)
+        for reason in node.reasons
+    )
+
+
+def _with_consolidation(node: NodeView, words: str | None) -> NodeView:
+    if words is None or node.answer is UNSET:
+        return node
+    cause = Sentence(node.answer.cause, "; ", words)
+    return msgspec.structs.replace(node, answer=msgspec.structs.replace(node.answer, cause=cause))
 
 
 def _with_pending(pod: PodView, pending: PendingView | None) -> PodView:

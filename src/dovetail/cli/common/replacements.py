@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dovetail.api.documents import InputError
 from dovetail.cli.common.live import live_documents
 from dovetail.cli.common.options import ClusterSource
@@ -94,6 +96,43 @@ def pending_views(
     claims = {member.name: member.claim for member in read.snapshot.nodes if member.claim is not None}
     facts = simulated.pending(claims)
     return {key: pending_view(simulated.unbound[key], facts) for key in pods if key in simulated.unbound}
+
+
+def consolidation_of(
+    read: ClusterInput,
+    source: ClusterSource,
+    at: datetime,
+    *,
+    catalogue: Sequence[InstanceType] | None,
+    nodes: Collection[str],
+) -> dict[str, str]:
+    """Whether each of these nodes alone would be consolidated now, and why not: the answer of `plan`."""
+    simulated = _simulated(read, source, at, catalogue) if nodes else None
+    if simulated is None:
+        return {}
+    from dovetail.planning.disruption.methods import decide_pass  # noqa: PLC0415  (as above)
+    from dovetail.planning.disruption.replacing import ConsolidationOptions  # noqa: PLC0415
+    from dovetail.views.plan import NodeOutcome, node_outcomes  # noqa: PLC0415
+
+    found = {}
+    for name in sorted(nodes & simulated.pools.keys()):
+        board = simulated.board
+        candidates = {
+            reason: tuple(each for each in every if each.node == name) for reason, every in board.candidates.items()
+        }
+        if not any(candidates.values()):
+            continue
+        board = msgspec.structs.replace(board, candidates=candidates)
+        decision = decide_pass(board, ConsolidationOptions())
+        pools = {name: simulated.pools[name]}
+        (node,) = node_outcomes(board, decision, pools, (), {})
+        goes = node.fate is NodeOutcome.GOES
+        found[name] = (
+            f"it would be consolidated now ({', '.join(node.reasons)}); dovetail plan says where its pods go"
+            if goes
+            else f"it is not consolidated: {'; '.join(node.why)}"
+        )
+    return found
 
 
 def _simulated(

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import click
 
-from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.cli.common.output import Times, count, problem_lines, table
 from dovetail.cli.text.plan import price_lines
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.duration import MICROSECOND, short_duration
@@ -98,8 +98,8 @@ def _figures(report: SimulationReport) -> list[str]:
         rows += [
             (
                 "Saved",
-                f"{saved.realised:.3f} of the promised {saved.promised:.3f} per hour, by {saved.commands} "
-                f"consolidations; {saved.given_up} given up",
+                f"{saved.realised:.3f} of the promised {saved.promised:.3f} per hour, by "
+                f"{count(saved.commands, 'consolidation')}; {saved.given_up} given up",
             ),
             (
                 "Moved",

@@ -46,6 +46,7 @@ T = TypeVar("T")
 _LOST: Final = {"DeletionByTaintManager": "its node was out of reach", "DeletionByPodGC": "its node is gone"}
 _PREEMPTED: Final = "PreemptionByScheduler"
 OTHER: Final = "Other"
+NOT_REGISTERED: Final = "NotRegistered"  # given up, because it was not launched or did not register in time
 
 
 class _ClaimLife(msgspec.Struct):
@@ -167,7 +168,7 @@ class Ledger:
 
     def _gone(self, life: _ClaimLife, name: str) -> None:
         life.gone_at = self.now
-        life.reason = life.reason or OTHER
+        life.reason = life.reason or _why_gone(life.claim)
         self._counts[f"terminated {life.reason}"] += 1
         age = relative(wire.created_at(life.claim), self.now).removesuffix(" ago")
         took = "" if life.disrupted_at is None else relative(life.disrupted_at, self.now).removesuffix(" ago")
@@ -375,3 +376,11 @@ def _reported(life: _ClaimLife, start: datetime) -> MachineLife:
         gone_at=life.gone_at,
         reason=life.reason,
     )
+
+
+def _why_gone(claim: Raw) -> str:
+    """Of a claim that nobody chose within the span: it was leaving at the start, or was given up."""
+    reason = (condition_of(claim, ConditionType.DISRUPTION_REASON) or {}).get("reason")
+    if reason:
+        return str(reason)
+    return OTHER if _is_true(claim, ConditionType.REGISTERED) else NOT_REGISTERED

@@ -1,7 +1,7 @@
 """Turns the objects of a scenario into a running cluster: fills in what a dump lacks, and reports each assumption."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from dovetail.api.names import ConditionReason, ConditionType
 from dovetail.api.objects import NodePool
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.instance_types import InstanceType
+from dovetail.model.refs import Ref
 from dovetail.planning.nodepool.hash import pool_hash
 from dovetail.ports import KWOK_NODECLASSES, ApiError, Resource
 from dovetail.sim.actors.cluster import SimCluster
@@ -37,6 +38,7 @@ _FOUND_AGAIN: Final = frozenset(
 )
 _IMAGE: Final = "unknown"
 _LONG_AGO: Final = "2000-01-01T00:00:00Z"
+_OWNERS: Final = frozenset(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"))
 _WORK: Final = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
 
@@ -51,13 +53,8 @@ class PreparedCluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None) -> PreparedCluster:
     """Fill in what is missing. Raises InputError."""
-    objects: list[ScenarioObject] = list(scenario.objects)
-    for placed in objects:
-        try:
-            check_fields(placed.resource.kind, placed.body, whole=True)
-        except InvalidValue as error:
-            raise placed.error(f"{error.message} ({placed.name})", error.field) from None
     problems = list(scenario.problems)
+    objects = list(_checked(scenario.objects, problems))
     for step in (with_owners, with_run_times, _with_hashes, _with_known_claims):
         objects = step(objects, problems)
     objects = with_revisions([_with_times(_with_images(placed)) for placed in objects])
@@ -70,6 +67,31 @@ def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None)
         node_classes=node_classes,
         machines=machines,
         problems=(*problems, *_missing(objects)),
+    )
+
+
+def _checked(objects: Iterable[ScenarioObject], problems: list[Finding]) -> Iterator[ScenarioObject]:
+    """Without workloads of a cluster that cannot be read: their pods have owners made up. Others are refused."""
+    for placed in objects:
+        try:
+            check_fields(placed.resource.kind, placed.body, whole=True)
+        except InvalidValue as error:
+            if placed.resource.kind not in _OWNERS or not placed.body["metadata"].get("uid"):
+                raise placed.error(f"{error.message} ({placed.name})", error.field) from None
+            problems.append(_left_out(placed, error))
+            continue
+        yield placed
+
+
+def _left_out(placed: ScenarioObject, error: InvalidValue) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        rule="LeftOut",
+        object=Ref(placed.resource.kind, placed.namespace or "", placed.body["metadata"]["name"]),
+        field=error.field,
+        message=f"{error.message}; the object is left out, and its pods are treated as those of an unknown owner",
+        remedy="correct the object, or dump it again",
+        file=placed.document.file,
     )
 
 

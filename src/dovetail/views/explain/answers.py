@@ -67,6 +67,8 @@ def _free(assessment: Assessment, node: NodeAssessment, one: ReasonVerdict) -> A
     if left is not None and waiting > left and not _is_forced(one):
         places = "1 place" if left == 1 else f"{left} places"
         cause.append(f"; it waits for its turn: {waiting} nodes of NodePool {node.member.pool}, {places} in its budget")
+    if pool is not None and pool.budgets and pool.allowances[one.reason].binding is None and not _is_forced(one):
+        cause.append(f"; no budget of NodePool {node.member.pool} limits that now")
     return AnswerView(NodeStanding.FREE, one.reason, Sentence(*cause), _since(node, one.reason), one.until)
 
 
