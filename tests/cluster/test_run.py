@@ -115,6 +115,7 @@ def test_one_leads_and_hands_over_when_stopped(plane: ControlPlane, lease: str) 
         assert first.metric("karpenter_cluster_state_synced") == 1
         assert first.metric('dovetail_node_state{nodepool="default",state="S1"}') == 0
         holder = plane.get(f"{LEASES}/{lease}")["spec"]["holderIdentity"]
+        assert holder.startswith("dovetail-")  # outside a pod nothing else says whose it is
         with RunProcess(plane, f"--leader-election-name={lease}") as second:
             second.wait_ready()
             assert second.metric("leader_election_master_status") == 0

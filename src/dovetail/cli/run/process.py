@@ -115,7 +115,8 @@ class ClusterConnection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 async def connection(options: ProcessOptions, *, reviews: bool) -> AsyncIterator[ClusterConnection]:
     """Connected clients. `reviews`: tokens of readers have to be reviewed. Raises KubeConfigError."""
     clock, uuid, namespace = SystemClock(), uuid4(), own_namespace(options)
-    identity = f"{socket.gethostname()}_{uuid}"
+    # As Karpenter, a pod takes its name; elsewhere nothing but this says whose Lease it is.
+    identity = f"{'' if in_pod(options) else 'dovetail-'}{socket.gethostname()}_{uuid}"
     connected = partial(connect, kubeconfig=options.kubeconfig, context=options.context)
     async with AsyncExitStack() as stack:
         # Leader election has a separate client: nothing else may use up its connections or the last file handle.
