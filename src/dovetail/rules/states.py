@@ -4,12 +4,14 @@ from enum import StrEnum
 from typing import Final
 
 from dovetail.api import objects
-from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, ConditionType, TaintEffect
-from dovetail.model.records import NodeRecord
+from dovetail.api.names import BESIDE_DISRUPTED_TAINT, CANDIDATE_TAINT, DISRUPTED_TAINT, ConditionType, TaintEffect
+from dovetail.model.records import ClaimRecord, NodeRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.reasons import MARKED
 
 DISRUPTED: Final = objects.Taint(key=DISRUPTED_TAINT, effect=TaintEffect.NO_SCHEDULE)
+# In drive, where Karpenter removes the other one (10 §I.4).
+BESIDE_DISRUPTED: Final = objects.Taint(key=BESIDE_DISRUPTED_TAINT, effect=TaintEffect.NO_SCHEDULE)
 
 
 class NodeState(StrEnum):
@@ -48,11 +50,18 @@ def state_of(member: ClusterNode) -> NodeState:
         return NodeState.DRAINING
     if claim is None or node is None or not (node.registered or claim.is_true(ConditionType.REGISTERED)):
         return NodeState.STEADY  # not registered yet, so there is nothing to disrupt (R21)
-    if claim.is_true(ConditionType.DISRUPTION_REASON) and has_disrupted_taint(node):
+    if _is_disrupting(claim, node):
         return NodeState.DISRUPTING
     if any(map(claim.is_true, MARKED.values())) or is_tainted_candidate(member):
         return NodeState.CANDIDATE
     return NodeState.STEADY
+
+
+def _is_disrupting(claim: ClaimRecord, node: NodeRecord) -> bool:
+    """Whether the marks of S3 are there: those of the controller of the cluster, or those of drive."""
+    if claim.is_true(ConditionType.DISRUPTION_REASON) and has_disrupted_taint(node):
+        return True
+    return claim.awaits is not None and has_disrupted_taint(node, BESIDE_DISRUPTED)
 
 
 def is_tainted_candidate(member: ClusterNode) -> bool:
@@ -60,8 +69,8 @@ def is_tainted_candidate(member: ClusterNode) -> bool:
     return member.node is not None and (CANDIDATE_TAINT, TaintEffect.PREFER_NO_SCHEDULE) in member.node.taints
 
 
-def has_disrupted_taint(node: NodeRecord | objects.Node) -> bool:
-    """Whether the node takes no new pods because it is being disrupted (R23)."""
+def has_disrupted_taint(node: NodeRecord | objects.Node, disrupted: objects.Taint = DISRUPTED) -> bool:
+    """Whether the node takes no new pods because it is being disrupted (R23). `disrupted`: by whom."""
     if isinstance(node, NodeRecord):
-        return (DISRUPTED.key, DISRUPTED.effect) in node.taints
-    return any(taint.matches(DISRUPTED) for taint in node.spec.taints)
+        return (disrupted.key, disrupted.effect) in node.taints
+    return any(taint.matches(disrupted) for taint in node.spec.taints)

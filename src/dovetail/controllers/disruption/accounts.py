@@ -20,7 +20,7 @@ from dovetail.planning.disruption.accounts import AccountTotals, CommandAccount,
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.disruption.savings_backoff import SavingsBackoff
-from dovetail.rules.states import has_disrupted_taint
+from dovetail.rules.states import BESIDE_DISRUPTED, has_disrupted_taint
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.placement import PodInfo, price_text
 from dovetail.state.instance_types import BILLION, bought_as
@@ -96,7 +96,9 @@ class DisruptionAccounts(PassController):
 
     def _is_disrupted(self, node: objects.Node | None) -> bool:
         """Pods also have successors if their node is gone without a word."""
-        return node is None or node.metadata.deletion_timestamp is not None or has_disrupted_taint(node)
+        if node is None or node.metadata.deletion_timestamp is not None:
+            return True
+        return has_disrupted_taint(node) or has_disrupted_taint(node, BESIDE_DISRUPTED)
 
     def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
         if self.context is None:

@@ -48,6 +48,7 @@ from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import CONSOLIDATING, STATIC, Candidate, consolidation_type
 from dovetail.planning.disruption.commands import Command
+from dovetail.planning.disruption.execution import BY_DOVETAIL, Execution
 from dovetail.planning.disruption.records import (
     CommandRecord,
     is_carried_by_all,
@@ -76,6 +77,7 @@ BACKOFF: Final = Backoff(first_seconds=60.0, cap_seconds=1800.0)  # R23
 NOMINATED_FOR: Final = nomination(timedelta(seconds=10))
 T = TypeVar("T")
 _MOST_NAMED: Final = 3
+ROOM_SECONDS: Final = 5.0
 
 
 class _StartedCommand(msgspec.Struct):
@@ -113,11 +115,13 @@ class DisruptionCommands(KeyedController[str]):
         *,
         recheck: Recheck,
         counts: DisruptionMetrics,
+        execution: Execution = BY_DOVETAIL,
     ) -> None:
         super().__init__()
         self._cluster = cluster
         self._state = state
-        self._replacements = Replacements(cluster, state, creation)
+        self._execution = execution
+        self._replacements = Replacements(cluster, state, creation, execution)
         self._metrics = metrics
         self._timings = timings
         self._recheck = recheck
@@ -128,6 +132,8 @@ class DisruptionCommands(KeyedController[str]):
         self._backoffs: dict[str, _PoolBackoff] = {}  # by pool
         self._claims_of = Index(cluster.claims, self._id_on)
         self._uninitialized = Index(cluster.claims, uninitialized_replacement_of)
+        self._claims_of_others = Index(cluster.claims, lambda claim: _key(execution.is_claim_of_another(claim)))
+        self._nodes_of_others = Index(cluster.nodes, lambda node: _key(execution.is_node_of_another(node)))
         self.follow(cluster.claims, self._ids_of)
         self.follow(cluster.nodes, self._ids_of_node)
 
@@ -141,9 +147,12 @@ class DisruptionCommands(KeyedController[str]):
         return claim in self.claims_in_commands()
 
     def claims_in_commands(self) -> frozenset[str]:
-        """The names of all claims that `owns_claim` is true for."""
+        """The names of all claims that `owns_claim` is true for, and those that another controller disrupts."""
         begun = (each.claim for begun in self._begun.values() for each in begun.command.candidates)
-        return frozenset((*begun, *(claim.metadata.name for claim in self._claims_of.values())))
+        recorded = (claim.metadata.name for claim in self._claims_of.values())
+        tainted = (name for node in self._nodes_of_others.values() for name in self._cluster.claim_names(node))
+        others = (*(claim.metadata.name for claim in self._claims_of_others.values()), *tainted)
+        return frozenset((*begun, *recorded, *others))
 
     def backoff_until(self, pool: str, now: datetime) -> datetime | None:
         """When replacements for the pool may be created again; None: now (R23)."""
@@ -268,7 +277,7 @@ class DisruptionCommands(KeyedController[str]):
         note = f"The annotation {names.DISRUPTION_COMMAND} was edited or copied; it is removed, and the node stays"
         self._warn(claim, EventReason.INVALID_DISRUPTION_COMMAND, note)
         log.warning("a disruption command was forged or edited", extra={"NodeClaim": claim.metadata.name})
-        await lift_marks(self.api, self._cluster, claim, self.clock.now())
+        await lift_marks(self.api, self._cluster, claim, self.clock.now(), self._execution)
         self._state.unmark(claim.metadata.name)
 
     async def _continue(
@@ -293,7 +302,7 @@ class DisruptionCommands(KeyedController[str]):
             await _all([self._disrupt_without_replacement(claim, record, over) for claim in members])
             self._succeeded(record, members)
             return Done()
-        await _all([taint(self.api, self._cluster, claim) for claim in members])
+        await _all([taint(self.api, self._cluster, claim, self._execution) for claim in members])
         if record.method in STATIC:  # before the create: else the pool would have a surplus node and delete the new one
             members = await _all([self._mark_disrupting(claim, record) for claim in members])
         planned = self._begun[record.id].planned if record.id in self._begun else {}
@@ -311,10 +320,18 @@ class DisruptionCommands(KeyedController[str]):
         if blocked := list(filter(None, (self._recheck.why_not(claim, record.reason, over, now) for claim in members))):
             raise CommandFailed(blocked[0], replacement=False)
         lost = (
-            await self._recheck.landing.why_not(members, record.waves, now) if record.method in CONSOLIDATING else None
+            await self._recheck.landing.why_not(members, record.waves, now)
+            if record.method in self._execution.lands_again
+            else None
         )
         if lost is not None:
+            if self._execution.shares_room and now < record.deadline:
+                return Done(ROOM_SECONDS)
             raise CommandFailed(lost, unneeded=True)
+        if (halted := self._recheck.halted()) is not None:
+            if now < record.deadline:
+                return Done(ROOM_SECONDS)
+            raise CommandFailed(halted, replacement=False)
         await _all([self._delete(claim, record) for claim in members])
         self._succeeded(record, members)
         return Done()
@@ -325,13 +342,14 @@ class DisruptionCommands(KeyedController[str]):
         return frozenset(name for claim in claims if claim is not None for name in self._cluster.node_names(claim))
 
     def _is_tainted(self, claim: objects.NodeClaim) -> bool:
-        return all(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
+        disrupted = self._execution.disrupted
+        return all(has_disrupted_taint(node, disrupted) for node in self._cluster.nodes_of(claim))
 
     async def _disrupt_without_replacement(
         self, claim: objects.NodeClaim, record: CommandRecord, over_budget: Mapping[str, str]
     ) -> None:
         """All steps for one node. Nodes without replacement do not wait for each other."""
-        await taint(self.api, self._cluster, claim)
+        await taint(self.api, self._cluster, claim, self._execution)
         if why := self._recheck.why_not(claim, record.reason, over_budget, self.clock.now()):
             await self._restore(claim, record, why)
             return
@@ -344,9 +362,11 @@ class DisruptionCommands(KeyedController[str]):
 
     async def _mark_disrupting(self, claim: objects.NodeClaim, record: CommandRecord) -> objects.NodeClaim:
         """Moves the claim to S3: the node takes no new pods, and places are sought for its pods."""
-        if is_true(claim, ConditionType.DISRUPTION_REASON):
+        if self._execution.writes_reason and is_true(claim, ConditionType.DISRUPTION_REASON):
             return claim
         self._state.mark(claim.metadata.name)
+        if not self._execution.writes_reason:
+            return claim
         return await write_reason(self.api, self._cluster, claim, record.reason, self.clock.now())
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -419,7 +439,7 @@ class DisruptionCommands(KeyedController[str]):
             warn(self.recorder, about, EventReason.REPLACEMENT_FAILED, note, about.uid, str(failures))
 
     async def _restore(self, claim: objects.NodeClaim, record: CommandRecord, why: str) -> None:
-        await lift_marks(self.api, self._cluster, claim, self.clock.now())
+        await lift_marks(self.api, self._cluster, claim, self.clock.now(), self._execution)
         self._state.unmark(claim.metadata.name)
         note = f"Its disruption ({record.reason}) was given up, and it stays: {why}"
         self._warn(claim, EventReason.DISRUPTION_ROLLED_BACK, note)
@@ -460,6 +480,11 @@ class DisruptionCommands(KeyedController[str]):
                     claim, node = "" if place.claim is None else place.claim.metadata.name, place.pods_are_on
             if claim or node:
                 publish(self.recorder, about_pod(pod), EventReason.NOMINATED, nominated_note(claim, node))
+
+
+def _key(found: bool) -> str:
+    """The key of an index that holds those for which something is true."""
+    return "found" if found else ""
 
 
 def _pools_of(claims: Iterable[objects.NodeClaim]) -> set[str]:

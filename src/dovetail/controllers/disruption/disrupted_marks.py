@@ -8,9 +8,10 @@ from dovetail.api.objects import is_true
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import write_metadata, write_node, write_status
 from dovetail.planning.conditions import Conditions
+from dovetail.planning.disruption.execution import BY_DOVETAIL, Execution
 from dovetail.planning.nodeclaim.lifecycle import to_body
 from dovetail.ports import KubeApi
-from dovetail.rules.states import DISRUPTED, has_disrupted_taint
+from dovetail.rules.states import has_disrupted_taint
 
 
 def is_going(cluster: WatchedCluster, claim: objects.NodeClaim) -> bool:
@@ -19,22 +20,38 @@ def is_going(cluster: WatchedCluster, claim: objects.NodeClaim) -> bool:
     return any(meta.deletion_timestamp is not None for meta in parts)
 
 
-async def taint(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim) -> None:
+async def taint(
+    api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, execution: Execution = BY_DOVETAIL
+) -> None:
     """Keeps new pods away. The drain replaces a taint with the same key and another effect (02 §9). Raises InFlight."""
     for name in cluster.node_names(claim):
         node = cluster.nodes.get_consistent(name)
-        if node is not None and not has_disrupted_taint(node):
-            await _write_taints(api, cluster, node, [*node.spec.taints, DISRUPTED])
+        if node is not None and not has_disrupted_taint(node, execution.disrupted):
+            await _write_taints(api, cluster, node, [*node.spec.taints, execution.disrupted])
 
 
-async def lift_marks(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, now: datetime) -> None:
+def is_marked(cluster: WatchedCluster, claim: objects.NodeClaim, execution: Execution = BY_DOVETAIL) -> bool:
+    """Whether the claim has a mark of S3 that is ours, besides the record."""
+    reasoned = execution.writes_reason and is_true(claim, ConditionType.DISRUPTION_REASON)
+    return reasoned or any(has_disrupted_taint(node, execution.disrupted) for node in cluster.nodes_of(claim))
+
+
+async def lift_marks(
+    api: KubeApi,
+    cluster: WatchedCluster,
+    claim: objects.NodeClaim,
+    now: datetime,
+    execution: Execution = BY_DOVETAIL,
+) -> None:
     """Removes the record last, so that a new leader continues after a crash. Raises InFlight."""
     for name in cluster.node_names(claim):
         node = cluster.nodes.get_consistent(name)
-        if node is not None and node.metadata.deletion_timestamp is None and has_disrupted_taint(node):
-            kept = [each for each in node.spec.taints if not each.matches(DISRUPTED)]
+        if node is None or node.metadata.deletion_timestamp is not None:
+            continue
+        if has_disrupted_taint(node, execution.disrupted):
+            kept = [each for each in node.spec.taints if not each.matches(execution.disrupted)]
             await _write_taints(api, cluster, node, kept)
-    if is_true(claim, ConditionType.DISRUPTION_REASON):
+    if execution.writes_reason and is_true(claim, ConditionType.DISRUPTION_REASON):
         conditions = Conditions(claim, now)
         conditions.clear(ConditionType.DISRUPTION_REASON)
         claim = await write_status(api, cluster, claim, conditions)

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,12 @@ from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.reporter import DisruptionReporter
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
+from dovetail.planning.disruption.assessment import (
+    ClosedPool,
+    DisruptionAssessment,
+    DisruptionInputs,
+    DisruptionPlanner,
+)
 from dovetail.planning.disruption.backoff import ConsolidationBackoff
 from dovetail.planning.disruption.commands import Command, with_final_landing
 from dovetail.planning.disruption.replaceable import ReplacementVerdicts
@@ -77,8 +82,11 @@ class DisruptionController(PassController):
         compute: Compute,
         rules: ConsolidationOptions,
         timings: Timings,
+        closed: Callable[[datetime], Mapping[str, ClosedPool]] = lambda _: {},
     ) -> None:
+        """`closed`: the NodePools in which no command begins."""
         super().__init__()
+        self._closed = closed
         self._cluster = cluster
         self._state = state
         self._types = types
@@ -188,6 +196,7 @@ class DisruptionController(PassController):
             pools_in_backoff=pools | {name: until for name, until in backoffs.items() if until is not None},
             pods_in_backoff=self._backoff.active(now),
             savings_backoffs=self.accounts.backoffs(now),
+            closed_pools=self._closed(now),
         )
 
     def _schedule(self, now: datetime, seconds: float) -> None:

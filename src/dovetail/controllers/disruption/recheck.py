@@ -48,7 +48,14 @@ class LandingCheck:
 class Recheck:
     """Checks nodes in S3."""
 
-    def __init__(self, cluster: WatchedCluster, landing: LandingCheck) -> None:
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        landing: LandingCheck,
+        halted: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`halted`: why no node can be drained at all."""
+        self.halted = halted
         self._cluster = cluster
         self.landing = landing
         self._alike = PodProtections()

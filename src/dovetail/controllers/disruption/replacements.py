@@ -14,6 +14,7 @@ from dovetail.controllers.base.writing import about_claim, publish
 from dovetail.planning.conditions import TRUE
 from dovetail.planning.disruption.board import STATIC
 from dovetail.planning.disruption.commands import Command
+from dovetail.planning.disruption.execution import BY_DOVETAIL, Execution
 from dovetail.planning.disruption.records import CommandRecord, is_replacement
 from dovetail.planning.provisioning.claims import claim_body, over_limits, static_claim_body, usage_by_pool
 from dovetail.ports import ApiError, InternalError, KubeApi, OutcomeUnknown, TooManyRequests, Unavailable, WriteBody
@@ -57,7 +58,14 @@ class PlannedReplacement(msgspec.Struct, frozen=True):
 
 
 class Replacements:
-    def __init__(self, cluster: WatchedCluster, state: SchedulingState, creation: ClaimCreation) -> None:
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        state: SchedulingState,
+        creation: ClaimCreation,
+        execution: Execution = BY_DOVETAIL,
+    ) -> None:
+        self._execution = execution
         self._cluster = cluster
         self._state = state
         self._creation = creation
@@ -74,9 +82,11 @@ class Replacements:
             if is_static:
                 body = static_claim_body(pool, name=name, well_known=well_known)
             else:
-                body = claim_body(pool, claim, types[claim.pool], name=name, well_known=well_known)
+                named = self._execution.names_types
+                body = claim_body(pool, claim, types[claim.pool], name=name, well_known=well_known, names_types=named)
         except (DurationError, RequirementError) as error:
             raise CommandRefused(f"NodePool {claim.pool} cannot be read: {error}") from error
+        body["metadata"]["annotations"] |= self._execution.hash_annotations(pool)
         body["metadata"]["annotations"][names.REPLACEMENT_OF] = command.id
         capacities = [each.capacity for each in types.get(claim.pool, ()) if each.name in claim.types]
         shared = {name: min(each[name] for each in capacities) for name in capacities[0]} if capacities else {}

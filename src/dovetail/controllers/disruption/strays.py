@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import ConditionType, EventReason
-from dovetail.api.objects import is_true
+from dovetail.api.names import EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.controllers.base.writing import about_claim, delete_claim, warn
 from dovetail.controllers.disruption.commands import DisruptionCommands
-from dovetail.controllers.disruption.disrupted_marks import is_going, lift_marks
+from dovetail.controllers.disruption.disrupted_marks import is_going, is_marked, lift_marks
+from dovetail.planning.disruption.execution import BY_DOVETAIL, Execution
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.timings import Timings
 from dovetail.rules.states import has_disrupted_taint
@@ -33,10 +33,11 @@ class DisruptionStrays(KeyedController[str]):
 
     name = "disruption.strays"
 
-    def __init__(self, cluster: WatchedCluster, state: SchedulingState) -> None:
+    def __init__(self, cluster: WatchedCluster, state: SchedulingState, execution: Execution = BY_DOVETAIL) -> None:
         super().__init__()
         self._cluster = cluster
         self._state = state
+        self._execution = execution
         self.own(cluster.claims, self._strays, after_seconds=AFTER_SECONDS)
         self.follow(cluster.nodes, self._claims_of, after_seconds=AFTER_SECONDS)
 
@@ -44,23 +45,21 @@ class DisruptionStrays(KeyedController[str]):
         return [claim.metadata.name] if self._is_stray(claim) else []
 
     def _claims_of(self, node: objects.Node) -> list[str]:
-        if not has_disrupted_taint(node):
+        if not has_disrupted_taint(node, self._execution.disrupted):
             return []
         return [name for claim in self._cluster.claims_of(node) for name in self._strays(claim)]
 
     def _is_stray(self, claim: objects.NodeClaim) -> bool:
         if not self._cluster.manages_claim(claim) or record_on(claim) is not None:
             return False
-        marked = names.DISRUPTION_COMMAND in claim.metadata.annotations or is_true(
-            claim, ConditionType.DISRUPTION_REASON
-        )
-        marked = marked or any(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
+        recorded = names.DISRUPTION_COMMAND in claim.metadata.annotations
+        marked = recorded or is_marked(self._cluster, claim, self._execution)
         return marked and not is_going(self._cluster, claim)
 
     async def reconcile(self, key: str) -> Outcome:
         claim = self._cluster.claims.get_consistent(key)
         if claim is not None and self._is_stray(claim):
-            await lift_marks(self.api, self._cluster, claim, self.clock.now())
+            await lift_marks(self.api, self._cluster, claim, self.clock.now(), self._execution)
             self._state.unmark(key)
             log.warning("removed disruption marks of a NodeClaim that is in no command", extra={"NodeClaim": key})
         return Done()

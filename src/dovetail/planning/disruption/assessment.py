@@ -55,6 +55,13 @@ from dovetail.state.store import StoredValue
 _NO_PRICES: Final[Mapping[OfferingKey, int]] = {}
 
 
+class ClosedPool(msgspec.Struct, frozen=True):
+    """A NodePool in which no command begins, why, and until when (None: until an object changes)."""
+
+    why: str
+    until: datetime | None = None
+
+
 class DisruptionInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The inputs of a pass: the cluster, the commands under way, and the back-offs."""
 
@@ -67,6 +74,8 @@ class DisruptionInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Pods whose consolidation saved nothing, and when their back-off ends."""
     savings_backoffs: Mapping[str, SavingsBackoff] = {}
     """Pools whose commands realised too little of what they promised."""
+    closed_pools: Mapping[str, ClosedPool] = {}
+    """Pools in which no command begins for now."""
 
     @property
     def at(self) -> datetime:
@@ -193,6 +202,10 @@ class DisruptionPlanner:
         taken = {node for command in decision.commands for node in command.nodes}
         found: dict[str, Sentence] = {}
         wanted: set[str] = set()
+        closed = assessment.inputs.closed_pools
+        for name, known in self._known.items() if closed else ():
+            if known.standing.wanted and (pool := known.standing.member.pool) in closed:
+                found[name] = Sentence(f"NodePool {pool}: {closed[pool].why}")
         for reason in MARKED:
             for each in assessment.left:
                 if each.verdict.reason is reason:
@@ -250,11 +263,14 @@ class DisruptionPlanner:
         }
         ends = [*filter(None, inputs.pools_in_backoff.values()), *inputs.pods_in_backoff.values()]
         ends += [each.until for each in inputs.savings_backoffs.values()]
+        ends += [each.until for each in inputs.closed_pools.values() if each.until is not None]
         judgements: dict[str, NodeCandidacy] = {}
         awaited = _awaited(snapshot.claims.items.values())
         for name, known in sorted(facts.items()):
             claim = known.standing.claim
             if claim is None or claim.metadata.name in awaited or claim.metadata.name in inputs.in_commands:
+                continue
+            if known.standing.member.pool in inputs.closed_pools:
                 continue
             nominated_until = snapshot.nominations.get(claim.metadata.name) or snapshot.nominations.get(name)
             if nominated_until is not None:  # a pending pod is nominated to this node

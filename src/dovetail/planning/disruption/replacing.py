@@ -59,6 +59,8 @@ class ConsolidationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of consolidation."""
 
     spot_to_spot: bool = False
+    replaces: bool = True
+    """Whether a cheaper node may replace others. Without it nodes are only removed."""
 
 
 def simulate(
@@ -139,6 +141,8 @@ def decide(
     chosen = tuple(candidates)
     if not new:
         return Move(candidates=chosen, solution=solution, savings=sum(each.price or 0 for each in candidates))
+    if not rules.replaces:
+        return NotConsolidatable(Sentence("its pods need a new node, and nodes are not replaced to save cost here"))
     unknown = next((each for each in candidates if each.price is None), None)
     if unknown is not None:
         return NotConsolidatable(

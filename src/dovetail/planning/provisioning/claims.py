@@ -140,9 +140,26 @@ def claim_name(pool: str, *reasons: str) -> str:
 
 
 def claim_body(
-    pool: objects.NodePool, claim: NewClaim, types: Iterable[MachineType], *, name: str, well_known: frozenset[str]
+    pool: objects.NodePool,
+    claim: NewClaim,
+    types: Iterable[MachineType],
+    *,
+    name: str,
+    well_known: frozenset[str],
+    names_types: bool = True,
 ) -> dict[str, Any]:
-    """The body of a claim for pods (06 §5), from the pool as it was planned. Raises DurationError."""
+    """The body of a claim for pods (06 §5), from the pool as it was planned. Raises DurationError.
+
+    Without `names_types` the provider chooses the type, by the requirements of the pool and of the pods.
+    """
+    requirements = _with_types(claim, types) if names_types else claim.requirements
+    body = _body(pool, requirements.without(names.HOSTNAME_LABEL, *_OF_PROGRESS), name, well_known)
+    body["metadata"]["annotations"][names.MIN_VALUES_RELAXED] = str(claim.min_values_relaxed).lower()
+    body["spec"]["resources"] = {"requests": {each: _text(each, amount) for each, amount in claim.requests.items()}}
+    return body
+
+
+def _with_types(claim: NewClaim, types: Iterable[MachineType]) -> Requirements:
     chosen = frozenset(claim.types)
     offered = {
         value
@@ -151,13 +168,7 @@ def claim_body(
         for offer in offers(type_, claim.requirements)
         for value in offer.requirements.get(names.CAPACITY_TYPE_LABEL).values
     }
-    requirements = claim.requirements.add(
-        one_of(names.INSTANCE_TYPE_LABEL, chosen), one_of(names.CAPACITY_TYPE_LABEL, offered)
-    )
-    body = _body(pool, requirements.without(names.HOSTNAME_LABEL, *_OF_PROGRESS), name, well_known)
-    body["metadata"]["annotations"][names.MIN_VALUES_RELAXED] = str(claim.min_values_relaxed).lower()
-    body["spec"]["resources"] = {"requests": {each: _text(each, amount) for each, amount in claim.requests.items()}}
-    return body
+    return claim.requirements.add(one_of(names.INSTANCE_TYPE_LABEL, chosen), one_of(names.CAPACITY_TYPE_LABEL, offered))
 
 
 def static_claim_body(pool: objects.NodePool, *, name: str, well_known: frozenset[str]) -> dict[str, Any]:
