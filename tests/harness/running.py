@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.ports import EVENTS, KWOK_NODECLASSES
+from dovetail.ports import EVENTS, KWOK_NODECLASSES, Clock, KubeApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Controller, Manager, ManagerTimings
@@ -32,6 +32,7 @@ TRIPS = 40
 
 R = TypeVar("R")
 ControllersOf = Callable[["Program"], Sequence[Controller]]
+ClusterOf = Callable[[KubeApi, Clock, Failures | None], WatchedCluster]
 
 
 class RecordingClient(Client):
@@ -45,6 +46,11 @@ class RecordingClient(Client):
         path = "/".join(filter(None, (request.namespace, request.name, request.subresource)))
         self.requests.append(f"{request.verb} {request.resource.plural} {path}")
         return await super()._call(request, act)
+
+
+def watched_by_run(api: KubeApi, clock: Clock, failures: Failures | None) -> WatchedCluster:
+    """The cluster as `dovetail run` follows it."""
+    return WatchedCluster(api, clock, KWOK_NODECLASSES.read_as(objects.NodeClass), failures=failures)
 
 
 class Program:
@@ -62,8 +68,11 @@ class Program:
         controllers_of: ControllersOf,
         checkers: Checkers,
         failures: Failures | None = None,
+        *,
+        cluster_of: ClusterOf = watched_by_run,
     ) -> None:
         self.sim = sim
+        self._cluster_of = cluster_of
         self.checkers = checkers
         self._group = group
         self._controllers_of = controllers_of
@@ -77,8 +86,7 @@ class Program:
         self.checkers.program_starts()
         clock = self.sim.clock
         self.api = RecordingClient(self.sim.server, names.COMPONENT)
-        node_classes = KWOK_NODECLASSES.read_as(objects.NodeClass)
-        self.cluster = WatchedCluster(self.api, clock, node_classes, failures=self._failures)
+        self.cluster = self._cluster_of(self.api, clock, self._failures)
         self.recorder = EventRecorder(self.api, clock, instance="test")
         self._stop = asyncio.Event()
         self.controllers = self._controllers_of(self)
@@ -163,6 +171,7 @@ def run_controllers(
     computing_seconds: float = 0.0,
     started: bool = True,
     failures: Failures | None = None,
+    cluster_of: ClusterOf = watched_by_run,
     **checking: Any,
 ) -> R:
     """Run the scenario with the controllers beside it. `started` False: the scenario starts the program itself.
@@ -178,7 +187,7 @@ def run_controllers(
         with checked(sim, slack_seconds=slack_seconds, **checking) as checkers:
             try:
                 async with asyncio.TaskGroup() as group:
-                    program = Program(sim, group, controllers_of, checkers, failures)
+                    program = Program(sim, group, controllers_of, checkers, failures, cluster_of=cluster_of)
                     if started:
                         await program.start()
                     result = await scenario(sim, program)

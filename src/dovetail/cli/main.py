@@ -26,6 +26,7 @@ _COMMANDS = {
     "top": "Show in the terminal what the dashboard shows, live.",
     "run": "Run the controller: launch, drain and remove nodes.",
     "guard": "Keep Karpenter off the nodes whose pods are not to be disrupted now.",
+    "drive": "Decide which nodes are disrupted, and have Karpenter launch, drain and end them.",
     "roll": "Have nodes replaced gracefully, under budgets and windows.",
     "manifests": "Print the manifests that install the controller.",
     "cleanup": "Remove everything that Dovetail puts on objects, to go back to Karpenter.",
@@ -61,7 +62,7 @@ class _LazyGroup(click.Group):
 def program() -> None:
     """Node disruptions that fit around your workloads.
 
-    Only `run`, `guard`, `roll` and `cleanup` write to a cluster; the others read a live cluster or a dump.
+    Only `run`, `guard`, `drive`, `roll` and `cleanup` write to a cluster; the others read a live cluster or a dump.
     Exit codes: 0 fine, 1 problems found or a named object is blocked, 2 wrong usage or unreadable input, 3 the cluster
     cannot be reached.
     """

@@ -127,7 +127,8 @@ class Conditions:
 
     @property
     def changed(self) -> bool:
-        return list(self._stored) != self.entries()
+        """Another order is no change: beside Karpenter, each would write its own for ever."""
+        return sorted(self._stored, key=_type) != sorted(self._entries.values(), key=_type)
 
     def entries(self) -> list[Entry]:
         """Oldest transition first, the root last."""
@@ -148,6 +149,10 @@ class Conditions:
             }
             for entry in self.entries()
         ]
+
+
+def _type(entry: Entry) -> str:
+    return entry.type
 
 
 def _since(entry: Entry) -> float:

@@ -77,7 +77,9 @@ class ClusterState:
         scheduler_profiles: SchedulerProfiles | None = None,
         well_known_labels: frozenset[str] = names.WELL_KNOWN_LABELS,
         settings: RuleSettings = DEFAULT_SETTINGS,
+        scheduling: bool | None = None,
     ) -> None:
+        """`scheduling`: keep what scheduling reads of pods; by default, with a node class."""
         self._stores: dict[str, Store[Any]] = {}
         self._readings: dict[str, Projection] = {}
 
@@ -97,13 +99,15 @@ class ClusterState:
         pods = PodInterner(spread_by_default=by_default)
         self.pods: Store[PodRecord] = (
             store("pods", objects.Pod, pods.pod)
-            if node_class is None
+            if not (node_class is not None if scheduling is None else scheduling)
             else store("pods", pod_specs.SchedulingPod, pods.watched_pod)
         )
         self.nodes: Store[objects.Node] = store("nodes", objects.Node)
         self.claims: Store[objects.NodeClaim] = store(names.NODECLAIM_PLURAL, objects.NodeClaim)
         self.pools: Store[objects.NodePool] = store(names.NODEPOOL_PLURAL, objects.NodePool)
         self.node_classes: Store[objects.NodeClass] = store(self.node_class.plural, objects.NodeClass)
+        if not self.node_class.plural:  # nobody lists them
+            del self._stores[""]
         self.pdbs: Store[PdbRecord] = store("poddisruptionbudgets", objects.PodDisruptionBudget, pdb_record)
         self.attachments: Store[objects.VolumeAttachment] = store("volumeattachments", objects.VolumeAttachment)
         self.stored_claims: Store[storage.PersistentVolumeClaim] = store(

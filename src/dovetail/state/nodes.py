@@ -169,6 +169,11 @@ class ManagedNodes:
         for key in self.with_instance(provider_id):
             self.derived.touch(key)
 
+    def touch_pool(self, pool: str) -> None:
+        """Whether the nodes of the NodePool are ours may have changed."""
+        for claim in self._cluster.claims_in[pool]:
+            self._claim_changed(claim)
+
     def with_instance(self, provider_id: str) -> Iterator[NodeKey]:
         """The keys of all objects with the provider ID."""
         yield from (NodeKey(NodeKeyKind.NODE, node.metadata.name) for node in self._cluster.nodes_with[provider_id])

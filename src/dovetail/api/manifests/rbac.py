@@ -78,6 +78,21 @@ GUARD_GRANTS: Final = (
 )
 HOLD_PODS_GRANTS: Final = (Grant("", ("pods",), ("patch",)),)
 
+# Drive: besides, what planning reads, and the NodeClaims that it creates and deletes. Karpenter drains and ends.
+DRIVE_GRANTS: Final = (
+    Grant("", ("pods", "persistentvolumeclaims", "persistentvolumes", "namespaces"), ("list", "watch")),
+    Grant("policy", ("poddisruptionbudgets",), ("list", "watch")),
+    Grant("storage.k8s.io", ("volumeattachments", "storageclasses", "csinodes"), ("list", "watch")),
+    Grant("apps", ("daemonsets",), ("list", "watch")),
+    Grant("", ("nodes",), ("list", "watch", "patch")),
+    Grant(names.GROUP, (names.NODECLAIM_PLURAL,), ("get", "list", "watch", "create", "patch", "delete")),
+    Grant(names.GROUP, (f"{names.NODECLAIM_PLURAL}/status",), ("patch",)),
+    Grant(names.GROUP, (names.NODEPOOL_PLURAL,), ("list", "watch")),
+    Grant("events.k8s.io", ("events",), ("create", "patch")),
+    # To see whether a Karpenter is alive, in any namespace, and another replica of ours.
+    Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE)),
+)
+
 
 def _own_namespace(lease: str) -> tuple[Grant, ...]:
     return (
@@ -96,6 +111,7 @@ class ModeRights(msgspec.Struct, frozen=True):
 RIGHTS: Final[Mapping[DovetailMode, ModeRights]] = {
     DovetailMode.RUN: ModeRights(CLUSTER_GRANTS, _own_namespace(names.LEADER_ELECTION_LEASE)),
     DovetailMode.GUARD: ModeRights(GUARD_GRANTS, _own_namespace(names.BESIDE_LEASE)),
+    DovetailMode.DRIVE: ModeRights(DRIVE_GRANTS, _own_namespace(names.BESIDE_LEASE)),
 }
 
 
@@ -109,9 +125,10 @@ def rbac(
 ) -> list[Manifest]:
     """The namespace, the service account, its roles and bindings. `of_provider`: the rights of the provider."""
     rights = RIGHTS[mode]
-    grants = rights.cluster
+    spread = SPREAD_GRANTS if spread_by_default and mode is not DovetailMode.GUARD else ()
+    grants = (*rights.cluster, *spread)
     if mode is DovetailMode.RUN:
-        grants = (*grants, *of_provider, *(SPREAD_GRANTS if spread_by_default else ()), *DASHBOARD_GRANTS)
+        grants = (*rights.cluster, *of_provider, *spread, *DASHBOARD_GRANTS)
     elif hold_pods:
         grants = (*grants, *HOLD_PODS_GRANTS)
     group = "rbac.authorization.k8s.io"

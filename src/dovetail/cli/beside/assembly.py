@@ -1,15 +1,16 @@
-"""Assembles guard from its parts."""
+"""Assembles guard and drive from their parts."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from dovetail.cli.beside.options import BesideOptions, GuardRunOptions
+from dovetail.cli.beside.options import BesideOptions, DriveRunOptions, GuardRunOptions
 from dovetail.cli.run.process import (
+    ClusterConnection,
     ControllerProcess,
     connection,
     make_manager,
@@ -20,16 +21,21 @@ from dovetail.cli.run.process import (
 )
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.controllers.beside.driven_cluster import DrivenCluster
+from dovetail.controllers.beside.driving import DriveOptions, drive_controllers
 from dovetail.controllers.beside.held_nodes import HeldNodes
 from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.observe.metrics import Metrics
+from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, KubeApi
+from dovetail.runtime.compute import ThreadCompute
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Controller, HealthStatus
+from dovetail.scheduling.placement import SchedulingOptions
 
 log = logging.getLogger(__name__)
 
-ControllersOf = Callable[[WatchedCluster, Metrics, KarpenterWatch], Sequence[Controller]]
+C = TypeVar("C", bound=WatchedCluster)
 
 NO_KARPENTER: Final = (
     "the cluster does not know {}: Karpenter is not installed, or is older than 1.0; install Karpenter first "
@@ -59,13 +65,49 @@ async def run_guard(options: GuardRunOptions) -> None:
     def controllers_of(cluster: WatchedCluster, metrics: Metrics, karpenter: KarpenterWatch) -> Sequence[Controller]:
         return guard_controllers(cluster, metrics, guarding, durations=lambda: karpenter.reads_durations)
 
-    await run_beside(options, controllers_of)
+    await run_beside(options, _watched, controllers_of)
 
 
-async def run_beside(options: BesideOptions, controllers_of: ControllersOf) -> None:
+async def run_drive(options: DriveRunOptions) -> None:
+    """Run until SIGTERM or SIGINT. Raises the same."""
+    driving = DriveOptions(
+        compute=ThreadCompute(),
+        scheduling=SchedulingOptions(
+            respect_preferences=options.preference_policy == "Respect",
+            strict_min_values=options.min_values_policy == "Strict",
+        ),
+        types=options.instance_types,
+        gated=not options.dry_run,
+    )
+
+    def cluster_of(connected: ClusterConnection, failures: Failures) -> DrivenCluster:
+        return DrivenCluster(
+            connected.api,
+            connected.clock,
+            pools=options.nodepool_selector,
+            budgets=options.budget_reading,
+            seed=connected.seed,
+            failures=failures,
+            scheduler_profiles=options.scheduler_config.profiles,
+        )
+
+    await run_beside(
+        options, cluster_of, lambda cluster, metrics, _: drive_controllers(cluster, metrics, driving, Timings())
+    )
+
+
+def _watched(connected: ClusterConnection, failures: Failures) -> WatchedCluster:
+    return WatchedCluster(connected.api, connected.clock, seed=connected.seed, failures=failures)
+
+
+async def run_beside(
+    options: BesideOptions,
+    cluster_of: Callable[[ClusterConnection, Failures], C],
+    controllers_of: Callable[[C, Metrics, KarpenterWatch], Sequence[Controller]],
+) -> None:
     """Run these controllers beside Karpenter, with metrics and probes, until the process is told to stop."""
     prepare_process()
-    async with _process(options, controllers_of) as made:
+    async with _process(options, cluster_of, controllers_of) as made:
         checks = {"karpenter": lambda: _karpenter_found(made)}
         async with serving_probes(options, made, checks):
             watching = asyncio.create_task(made.karpenter.run(made.api, made.cluster.clock), name="karpenter")
@@ -76,14 +118,18 @@ async def run_beside(options: BesideOptions, controllers_of: ControllersOf) -> N
 
 
 @asynccontextmanager
-async def _process(options: BesideOptions, controllers_of: ControllersOf) -> AsyncIterator[BesideProcess]:
+async def _process(
+    options: BesideOptions,
+    cluster_of: Callable[[ClusterConnection, Failures], C],
+    controllers_of: Callable[[C, Metrics, KarpenterWatch], Sequence[Controller]],
+) -> AsyncIterator[BesideProcess]:
     async with connection(options, reviews=False) as connected:
         missing = await missing_crds(connected.api, [NODEPOOLS, NODECLAIMS])
         if missing:
             log.error("Karpenter not found: %s", NO_KARPENTER.format(", ".join(missing)))
         metrics = Metrics(CollectorRegistry())
         failures = Failures(tolerated=True, seed=connected.seed)
-        cluster = WatchedCluster(connected.api, connected.clock, seed=connected.seed, failures=failures)
+        cluster = cluster_of(connected, failures)
         karpenter = KarpenterWatch(options.karpenter_version)
         await karpenter.look(connected.lease_api, connected.clock)
         controllers = controllers_of(cluster, metrics, karpenter)

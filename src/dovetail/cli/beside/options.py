@@ -8,9 +8,22 @@ from typing import Any, Final, TypeVar
 import click
 
 from dovetail.api import names
-from dovetail.cli.run.options import CONNECTION, LOGGING, ProcessOptions, leading, option, ports
+from dovetail.cli.common.instance_types import read_instance_types
+from dovetail.cli.common.scheduler_config import SchedulerConfig
+from dovetail.cli.run.options import (
+    BUDGETS,
+    CONNECTION,
+    LOGGING,
+    PLANNING,
+    ProcessOptions,
+    leading,
+    option,
+    ports,
+)
 from dovetail.cli.run.values import ConvertedParam
 from dovetail.model.decider import Decider, DecidingController
+from dovetail.model.instance_types import InstanceType
+from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.observe.logs import LogFormat
 from dovetail.planning.beside.holding import LONGEST_LEAD
 from dovetail.values.duration import MICROSECOND, parse_duration, shown
@@ -31,6 +44,16 @@ class GuardRunOptions(BesideOptions, frozen=True, kw_only=True):
     """The values of all options of guard."""
 
     lead: timedelta
+
+
+class DriveRunOptions(BesideOptions, frozen=True, kw_only=True):
+    """The values of all options of drive."""
+
+    budget_reading: BudgetSemantics
+    instance_types: tuple[InstanceType, ...] | None
+    preference_policy: str
+    min_values_policy: str
+    scheduler_config: SchedulerConfig
 
 
 def read_lead(text: str) -> timedelta:
@@ -107,3 +130,18 @@ def beside_command(type_: type[T], options: list[Any]) -> Callable[[Callable[[T]
 
 
 guard_options: Final = beside_command(GuardRunOptions, _GUARD)
+
+_DRIVE: Final = [
+    BUDGETS,
+    option(
+        "instance-types-file-path",
+        ConvertedParam("file", read_instance_types),
+        "",
+        "A JSON file of instance types with prices; replacements then list those that fit. Without it Karpenter's "
+        "provider chooses, and sizes are read off the nodes that there are.",
+        name="instance_types",
+    ),
+    *PLANNING,
+    *BESIDE,
+]
+drive_options: Final = beside_command(DriveRunOptions, _DRIVE)

@@ -19,7 +19,7 @@ from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConf
     type=click.Choice([mode.value for mode in RIGHTS]),
     default=DovetailMode.RUN.value,
     show_default=True,
-    help="What is installed: the controller of the cluster, or guard beside Karpenter.",
+    help="What is installed: the controller of the cluster, or guard or drive beside Karpenter.",
 )
 @click.option("--hold-pods", is_flag=True, help="Run it with this option, and with the right to patch pods.")
 @click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Where the controller runs.")

@@ -176,9 +176,32 @@ _OBSERVING: Final = [
     *LOGGING,
 ]
 
+BUDGETS: Final = option("budget-reading", READINGS, BudgetSemantics.SEED.value, READINGS_HELP)
+# How pods are placed on nodes.
+PLANNING: Final = [
+    option(
+        "preference-policy",
+        click.Choice(["Respect", "Ignore"]),
+        "Respect",
+        "Whether to respect preferences of pods when planning nodes.",
+    ),
+    option(
+        "min-values-policy",
+        click.Choice(["Strict", "BestEffort"]),
+        "Strict",
+        "Whether minValues of requirements are strict.",
+    ),
+    option(
+        "scheduler-config",
+        ConvertedParam("config", read_scheduler_config),
+        "",
+        HELP,
+    ),
+]
+
 _DECIDING: Final = [
     provider_option(envvar="PROVIDER"),
-    option("budget-reading", READINGS, BudgetSemantics.SEED.value, READINGS_HELP),
+    BUDGETS,
     option(
         "feature-gates",
         ConvertedParam("gates", read_gates),
@@ -206,24 +229,7 @@ _DECIDING: Final = [
         "Plan sooner if no further pod becomes pending for this long.",
         name="batch_idle_seconds",
     ),
-    option(
-        "preference-policy",
-        click.Choice(["Respect", "Ignore"]),
-        "Respect",
-        "Whether to respect preferences of pods when planning nodes.",
-    ),
-    option(
-        "min-values-policy",
-        click.Choice(["Strict", "BestEffort"]),
-        "Strict",
-        "Whether minValues of requirements are strict.",
-    ),
-    option(
-        "scheduler-config",
-        ConvertedParam("config", read_scheduler_config),
-        "",
-        HELP,
-    ),
+    *PLANNING,
 ]
 
 _IGNORED: Final = {

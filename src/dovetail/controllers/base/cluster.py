@@ -66,7 +66,10 @@ class WatchedCluster(ClusterState):
         scheduler_profiles: SchedulerProfiles | None = None,
         well_known_labels: frozenset[str] = names.WELL_KNOWN_LABELS,
         settings: RuleSettings = DEFAULT_SETTINGS,
+        decides: bool | None = None,
     ) -> None:
+        """`decides`: follow what decisions read, too; by default, with node classes."""
+        decides = node_classes is not None if decides is None else decides
         failures = failures or Failures()
         super().__init__(
             None if node_classes is None else NodeClassKind(node_classes.group, node_classes.kind, node_classes.plural),
@@ -75,6 +78,7 @@ class WatchedCluster(ClusterState):
             scheduler_profiles=scheduler_profiles,
             well_known_labels=well_known_labels,
             settings=settings,
+            scheduling=decides,
         )
         self.clock = clock
         self._settling = False
@@ -85,9 +89,9 @@ class WatchedCluster(ClusterState):
             return Reflector(api, clock, read, reading.keep, seed=seed, timings=timings, failures=failures, store=store)
 
         followed = _FOLLOWED
-        if node_classes is not None:
+        if decides:
             spread = (each for each in _SPREAD if each.plural in self.stores)
-            followed = (*_FOLLOWED, *_FOR_DECISIONS, *spread, node_classes)
+            followed = (*_FOLLOWED, *_FOR_DECISIONS, *spread, *([] if node_classes is None else [node_classes]))
         self.reflectors = [follow(each) for each in followed]
 
     async def settled(self) -> None:

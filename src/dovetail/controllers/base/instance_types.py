@@ -2,22 +2,30 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from dovetail.api import objects
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.ports import CloudError, CloudProvider
+from dovetail.model.instance_types import TypeCatalogue
+from dovetail.ports import CloudError
 from dovetail.runtime.tasks import within
 from dovetail.state.instance_types import ProviderAnswer
 
 ASKING_SECONDS: Final = 60.0
 
 
+class TypeSupplier(Protocol):
+    """Who knows the instance types; a provider is one."""
+
+    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:
+        """The instance types for the pool. Raises CloudError."""
+
+
 class InstanceTypeSource:
     """Writes the provider's answers into the state. An answer is kept for `keep_seconds`, unless it becomes stale."""
 
-    def __init__(self, cluster: WatchedCluster, provider: CloudProvider, *, keep_seconds: float) -> None:
+    def __init__(self, cluster: WatchedCluster, provider: TypeSupplier, *, keep_seconds: float) -> None:
         self._types = cluster.instance_types
         self._clock = cluster.clock
         self._provider = provider

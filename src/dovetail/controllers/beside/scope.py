@@ -2,6 +2,7 @@
 
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.beside.driven_cluster import DrivenCluster
 from dovetail.model.beside import OFF
 from dovetail.state.store import Index
 from dovetail.values.selector import Selector
@@ -32,6 +33,17 @@ class BesideScope:
     def node_names(self, pool: objects.NodePool) -> list[str]:
         """The names of the Nodes of the NodePool."""
         return [node.metadata.name for node in self.nodes_in(pool.metadata.name)]
+
+
+class DriveScope(BesideScope):
+    """The Nodes that drive decides about."""
+
+    def __init__(self, cluster: DrivenCluster) -> None:
+        super().__init__(cluster)
+        self._cluster = cluster
+
+    def takes(self, pool: objects.NodePool) -> bool:
+        return self._cluster.drives(pool)
 
 
 def pool_of(node: objects.Node) -> str:

@@ -127,6 +127,12 @@ class DisruptionController(PassController):
             self._schedule(self.context.clock.now(), self._timings.disruption_idle_seconds)
             self.wake()
 
+    def look_again(self) -> None:
+        """Something that decisions read besides objects has changed."""
+        if self.context is not None:
+            self._schedule(self.context.clock.now(), self._timings.disruption_idle_seconds)
+            self.wake()
+
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def begin(self, context: Context) -> None:

@@ -82,8 +82,15 @@ class Replacements:
             if is_static:
                 body = static_claim_body(pool, name=name, well_known=well_known)
             else:
-                named = self._execution.names_types
-                body = claim_body(pool, claim, types[claim.pool], name=name, well_known=well_known, names_types=named)
+                body = claim_body(
+                    pool,
+                    claim,
+                    types[claim.pool],
+                    name=name,
+                    well_known=well_known,
+                    names_types=self._execution.names_types,
+                    infers_labels=self._execution.infers_labels,
+                )
         except (DurationError, RequirementError) as error:
             raise CommandRefused(f"NodePool {claim.pool} cannot be read: {error}") from error
         body["metadata"]["annotations"] |= self._execution.hash_annotations(pool)

@@ -3,6 +3,8 @@
 Each claim has a timer; nothing is polled.
 """
 
+from datetime import datetime
+
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionType, Reason
 from dovetail.controllers.base.cluster import WatchedCluster
@@ -17,29 +19,21 @@ from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.timestamp import format_time
 
 
-class Expiration(ClaimConditions):
-    name = "nodeclaim.expiration"
+class GracefulExpiration(ClaimConditions):
+    """Sets the condition only."""
 
-    def __init__(self, cluster: WatchedCluster, metrics: Metrics) -> None:
-        super().__init__(cluster)
-        self._metrics = metrics
+    name = "nodeclaim.graceful_expiration"
 
     async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
-        now, record = self.clock.now(), claim_record(claim)
-        hard_at = expires_at(record)
-        if hard_at is not None and now >= hard_at:
-            await self._expire(claim, f"expired {format_time(hard_at)}")
-            return Done()
-        pool = self.pool_of(claim)
-        soft_at = gracefully_expires_at(record, None if pool is None else pool_record(pool))
-        await self._mark(claim, expired=soft_at is not None and now >= soft_at)
-        ahead = [at for at in (hard_at, soft_at) if at is not None and at > now]
-        return Done(seconds_until(min(ahead, default=None), now))
+        return await self.mark_until(claim, None)
 
-    async def _expire(self, claim: objects.NodeClaim, why: str) -> None:
-        claim = await write_reason(self.api, self.cluster, claim, Reason.EXPIRED, self.clock.now())
-        await disrupt(self.api, self.cluster, self._metrics, claim, reason=Reason.EXPIRED.lower(), why=why)
-        publish_disrupted(self.recorder, self.cluster, claim, Reason.EXPIRED, why)
+    async def mark_until(self, claim: objects.NodeClaim, end: datetime | None) -> Outcome:
+        """Sets or clears the condition, and looks again when it changes, or at the end."""
+        now, pool = self.clock.now(), self.pool_of(claim)
+        soft_at = gracefully_expires_at(claim_record(claim), None if pool is None else pool_record(pool))
+        await self._mark(claim, expired=soft_at is not None and now >= soft_at)
+        ahead = [at for at in (soft_at, end) if at is not None and at > now]
+        return Done(seconds_until(min(ahead, default=None), now))
 
     async def _mark(self, claim: objects.NodeClaim, *, expired: bool) -> None:
         """Sets the condition for the disruption engine, or clears it if the pool was edited to expire later."""
@@ -49,3 +43,25 @@ class Expiration(ClaimConditions):
         message = f"older than gracefulExpireAfter of its {names.NODEPOOL_KIND}"
         conditions.set_or_clear(ConditionType.EXPIRED, expired, message=message)
         await write_status(self.api, self.cluster, claim, conditions)
+
+
+class Expiration(GracefulExpiration):
+    """Does both."""
+
+    name = "nodeclaim.expiration"
+
+    def __init__(self, cluster: WatchedCluster, metrics: Metrics) -> None:
+        super().__init__(cluster)
+        self._metrics = metrics
+
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
+        now, hard_at = self.clock.now(), expires_at(claim_record(claim))
+        if hard_at is not None and now >= hard_at:
+            await self._expire(claim, f"expired {format_time(hard_at)}")
+            return Done()
+        return await self.mark_until(claim, hard_at)
+
+    async def _expire(self, claim: objects.NodeClaim, why: str) -> None:
+        claim = await write_reason(self.api, self.cluster, claim, Reason.EXPIRED, self.clock.now())
+        await disrupt(self.api, self.cluster, self._metrics, claim, reason=Reason.EXPIRED.lower(), why=why)
+        publish_disrupted(self.recorder, self.cluster, claim, Reason.EXPIRED, why)

@@ -17,6 +17,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
 
     `names_types`: replacements list their instance types, which are those of the provider. `replaces_for_cost`: nodes
     may be replaced by cheaper ones. `lands_again`: the methods whose pods are placed once more before a drain (R50).
+    `infers_labels`: they get the labels that follow from their requirements.
     `shares_room`: another controller places pods on replacements, so a command waits for room that is gone.
     """
 
@@ -25,6 +26,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     names_types: bool = True
     replaces_for_cost: bool = True
     lands_again: frozenset[Method] = CONSOLIDATING
+    infers_labels: bool = True
     shares_room: bool = False
 
     def is_claim_of_another(self, claim: objects.NodeClaim) -> bool:
@@ -53,5 +55,6 @@ BY_KARPENTER: Final = Execution(
     names_types=False,
     replaces_for_cost=False,
     lands_again=frozenset(Method),
+    infers_labels=False,
     shares_room=True,
 )

@@ -147,13 +147,17 @@ def claim_body(
     name: str,
     well_known: frozenset[str],
     names_types: bool = True,
+    infers_labels: bool = True,
 ) -> dict[str, Any]:
     """The body of a claim for pods (06 §5), from the pool as it was planned. Raises DurationError.
 
-    Without `names_types` the provider chooses the type, by the requirements of the pool and of the pods.
+    Without `names_types` the provider chooses the type, by the requirements of the pool and of the pods. Without
+    `infers_labels` it chooses the labels that follow from requirements, too: it may know what others do not.
     """
     requirements = _with_types(claim, types) if names_types else claim.requirements
-    body = _body(pool, requirements.without(names.HOSTNAME_LABEL, *_OF_PROGRESS), name, well_known)
+    body = _body(
+        pool, requirements.without(names.HOSTNAME_LABEL, *_OF_PROGRESS), name, well_known, infers_labels=infers_labels
+    )
     body["metadata"]["annotations"][names.MIN_VALUES_RELAXED] = str(claim.min_values_relaxed).lower()
     body["spec"]["resources"] = {"requests": {each: _text(each, amount) for each, amount in claim.requests.items()}}
     return body
@@ -178,11 +182,19 @@ def static_claim_body(pool: objects.NodePool, *, name: str, well_known: frozense
     return _body(pool, requirements, name, well_known)
 
 
-def _body(pool: objects.NodePool, requirements: Requirements, name: str, well_known: frozenset[str]) -> dict[str, Any]:
+def _body(
+    pool: objects.NodePool,
+    requirements: Requirements,
+    name: str,
+    well_known: frozenset[str],
+    *,
+    infers_labels: bool = True,
+) -> dict[str, Any]:
     template, meta = pool.spec.template, pool.metadata
     spec, class_ = template.spec, template.spec.node_class_ref
     not_labels = {*well_known, names.HOSTNAME_LABEL, *_OF_PROGRESS}
-    custom = {each.key: each.any_value() for each in requirements if each.key not in not_labels}
+    inferred = requirements if infers_labels else ()
+    custom = {each.key: each.any_value() for each in inferred if each.key not in not_labels}
     owner = {"apiVersion": names.API_VERSION, "kind": names.NODEPOOL_KIND, "name": meta.name, "uid": meta.uid}
     copied = {
         "taints": spec.taints,

@@ -1,0 +1,44 @@
+"""Tells Karpenter that a node which somebody asks to have replaced has drifted, by a hash of our own (10 §I.3).
+
+Karpenter then keeps the condition Drifted, on which the engine acts. Its own decisions are held off.
+"""
+
+import logging
+
+from dovetail.api import names, objects
+from dovetail.api.names import ConditionType, EventReason
+from dovetail.api.objects import is_true
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import ClaimController
+from dovetail.controllers.base.writing import about_claim, publish, write_metadata
+from dovetail.model.beside import asked_roll
+from dovetail.observe.beside_metrics import BesideMetrics
+from dovetail.planning.rolling import has_begun
+from dovetail.runtime.work_queue import Done, Outcome
+
+log = logging.getLogger(__name__)
+
+
+class RollStamps(ClaimController):
+    name = "beside.rolls"
+
+    def __init__(self, cluster: WatchedCluster, metrics: BesideMetrics) -> None:
+        super().__init__(cluster)
+        self._metrics = metrics
+
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
+        annotations = claim.metadata.annotations
+        roll, hash_ = asked_roll(annotations.get(names.ROLLED)), annotations.get(names.NODEPOOL_HASH)
+        if roll is None or hash_ is None or hash_.startswith(names.STAMP_PREFIX):
+            return Done()
+        if has_begun(claim) or not is_true(claim, ConditionType.INITIALIZED):
+            return Done()
+        stamp = f"{names.STAMP_PREFIX}{int(roll.at.timestamp())}"
+        written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: hash_}
+        await write_metadata(self.api, self.cluster, claim, {"annotations": written})
+        self._metrics.stamped.labels(roll.why).inc()
+        about = about_claim(claim)
+        note = "Karpenter is told that it has drifted, because somebody asked by `dovetail roll` to have it replaced"
+        publish(self.recorder, about, EventReason.STAMPED, note, about.uid, stamp)
+        log.info("stamped nodeclaim", extra={"NodeClaim": claim.metadata.name, "why": roll.why.value})
+        return Done()
