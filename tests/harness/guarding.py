@@ -12,7 +12,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
 from dovetail.model.beside import Hold, read_hold
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, Patch
+from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, KubeApi, Patch
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Controller, Manager, ManagerTimings
 from dovetail.runtime.tasks import root_cause
@@ -40,20 +40,22 @@ class BesideProgram:
         self._controllers_of = controllers_of
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
+        self.through: Callable[[KubeApi], KubeApi] = lambda api: api  # what the next process sees of the API
 
     async def start(self) -> None:
         """Returns when all caches are synced."""
         assert self._task is None, "it is running"
         clock = self.sim.clock
         self.api = RecordingClient(self.sim.server, names.COMPONENT)
-        self.cluster = WatchedCluster(self.api, clock)
+        api = self.through(self.api)
+        self.cluster = WatchedCluster(api, clock)
         self.metrics = Metrics(CollectorRegistry())
         self._stop = asyncio.Event()
         manager = Manager(
-            self.api,
+            api,
             clock,
             election=None,
-            recorder=EventRecorder(self.api, clock, instance="test"),
+            recorder=EventRecorder(api, clock, instance="test"),
             reflectors=self.cluster.reflectors,
             controllers=self._controllers_of(self.cluster, self.metrics),
             timings=ManagerTimings(heartbeat_seconds=3600.0),
