@@ -109,6 +109,7 @@ class PodSpec(Wire, frozen=True):
 class PodStatus(Wire, frozen=True):
     phase: str = ""
     conditions: Sequence[ConditionStatus] = []
+    start_time: Instant | None = None
 
 
 class Pod(ApiObject, frozen=True):

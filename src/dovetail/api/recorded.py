@@ -147,7 +147,7 @@ ALSO: Final[dict[type[Any], type[Any]]] = {
     ObjectMeta: _fields(generate_name=str, deletion_grace_period_seconds=int),
     objects.NodeSpec: _fields(unschedulable=bool),
     objects.PodSpec: _fields(restart_policy=str, preemption_policy=str, scheduling_gates=tuple[SchedulingGate, ...]),
-    objects.PodStatus: _fields(start_time=Instant, reason=str),
+    objects.PodStatus: _fields(reason=str),
     objects.PodDisruptionBudgetStatus: _fields(observed_generation=int),
 }
 

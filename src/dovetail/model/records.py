@@ -18,6 +18,7 @@ from dovetail.api import names, objects
 from dovetail.api.pod_specs import Affinity, SchedulingPod, SchedulingPodSpec, SchedulingPodStatus
 from dovetail.model.beside import OFF, Hold, Roll, read_hold, read_roll
 from dovetail.model.refs import Ref, shared_ref
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings, SpanStart
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.values import limits
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple
@@ -97,10 +98,17 @@ class PodRecord(Record, frozen=True):
     scheduling: PodScheduling | None = None  # None: not read
     scheduled_at: datetime | None = None  # the last transition of the condition PodScheduled
     finalizers: tuple[str, ...] = ()  # of a terminating pod
+    started_at: datetime | None = None  # only if protections count from it
+    settings: RuleSettings = DEFAULT_SETTINGS  # how its annotations are read
 
     @property
     def object(self) -> Ref:
         return shared_ref("Pod", self.namespace, self.name)
+
+    @property
+    def protected_from(self) -> datetime | None:
+        """The instant from which a duration of do-not-disrupt counts (R2)."""
+        return self.created_at if self.settings.durations is SpanStart.CREATION else self.started_at
 
     @property
     def terminal(self) -> bool:
@@ -170,6 +178,7 @@ class NodeRecord(Record, frozen=True):
     cordoned: bool = False
     cordoned_at: datetime | None = None
     finalizers: tuple[str, ...] = ()  # of a Node that is being deleted
+    settings: RuleSettings = DEFAULT_SETTINGS  # how its annotations are read
 
     @property
     def hold(self) -> Hold | None:
@@ -236,6 +245,8 @@ class PoolRecord(Record, frozen=True):
     grace_period_ns: int | None
     budgets: tuple[objects.Budget, ...]
     beside: bool = True  # guard and drive may write to its nodes
+    settings: RuleSettings = DEFAULT_SETTINGS  # how it is read
+    unread_graceful: bool = False  # it asks for graceful expiry, which is not in force
 
     @property
     def object(self) -> Ref:
@@ -272,7 +283,9 @@ class PodInterner:
     `spread_by_default`: keep what decides which default spread constraints a pod gets. Fewer pods share parts then.
     """
 
-    def __init__(self, *, spread_by_default: bool = False) -> None:
+    def __init__(self, *, spread_by_default: bool = False, settings: RuleSettings = DEFAULT_SETTINGS) -> None:
+        self._settings = settings
+        self._from_start = settings.durations is SpanStart.START
         self._spread_by_default = spread_by_default
         # By the hash of the items: a key with the items would be larger than the mapping. A WeakValueDictionary is
         # several times slower if every pod has different labels.
@@ -317,6 +330,8 @@ class PodInterner:
             scheduling=scheduling,
             scheduled_at=scheduled_at,
             finalizers=_finalizers(meta),
+            started_at=_utc(pod.status.start_time) if self._from_start else None,
+            settings=self._settings,
         )
 
     def _scheduling(self, pod: SchedulingPod) -> PodScheduling:
@@ -447,7 +462,7 @@ def _resize(status: SchedulingPodStatus) -> SchedulingPodStatus:
     )
 
 
-def node_record(node: objects.Node) -> NodeRecord:
+def node_record(node: objects.Node, settings: RuleSettings = DEFAULT_SETTINGS) -> NodeRecord:
     meta = node.metadata
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     initialized = meta.labels.get(names.INITIALIZED_LABEL) == "true"
@@ -472,6 +487,7 @@ def node_record(node: objects.Node) -> NodeRecord:
         cordoned=node.spec.unschedulable,
         cordoned_at=_cordoned_at(node) if node.spec.unschedulable else None,
         finalizers=_finalizers(meta),
+        settings=settings,
     )
 
 
@@ -527,19 +543,21 @@ def awaited_replacements(command: str | None) -> AwaitedReplacements | None:
         return None
 
 
-def pool_record(pool: objects.NodePool) -> PoolRecord:
-    disruption = pool.spec.disruption
+def pool_record(pool: objects.NodePool, settings: RuleSettings = DEFAULT_SETTINGS) -> PoolRecord:
+    disruption, graceful = pool.spec.disruption, _graceful_expire_after(pool)
     return PoolRecord(
         name=pool.metadata.name,
         uid=pool.metadata.uid,
         deleted_at=_utc(pool.metadata.deletion_timestamp),
         consolidate_after_ns=_nillable(disruption.consolidate_after),
         consolidation_policy=disruption.consolidation_policy,
-        graceful_expire_after_ns=_graceful_expire_after(pool),
+        graceful_expire_after_ns=graceful if settings.graceful_expiry else None,
         replicas=pool.spec.replicas,
         grace_period_ns=_simple(pool.spec.template.spec.termination_grace_period),
         budgets=disruption.budgets[:MAX_BUDGETS],
         beside=pool.metadata.annotations.get(names.BESIDE) != OFF,
+        settings=settings,
+        unread_graceful=graceful is not None and not settings.graceful_expiry,
     )
 
 

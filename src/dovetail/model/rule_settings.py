@@ -1,14 +1,21 @@
 """What rules take as settings: one value, which travels with the state and the snapshot of a cluster (R56).
 
-An option that rules read is a field here. Whoever asks a rule has a snapshot or a state at hand, and so this value.
+An option that rules read is a field here. Records that are read in different ways carry it, and whoever asks a rule
+about something else has a snapshot or a state at hand. The differences between Karpenter and Dovetail are the fields,
+and `READINGS` says them in words.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.model.decider import DOVETAIL, Decider
+from dovetail.api.names import DovetailMode
+from dovetail.model.decider import DOVETAIL, Decider, DecidingController
+
+# From this version on Karpenter reads durations of do-not-disrupt.
+DURATIONS_SINCE: Final = (1, 12)
 
 
 class BudgetSemantics(StrEnum):
@@ -18,18 +25,120 @@ class BudgetSemantics(StrEnum):
     UPSTREAM = "upstream"
 
 
+class SpanStart(StrEnum):
+    """From when a duration of do-not-disrupt on a pod counts (R2)."""
+
+    CREATION = "creation"
+    START = "start"
+    NEVER = "never"  # it is not read
+
+
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How rules read what users write."""
 
     decider: Decider = DOVETAIL
     """Who decides in the cluster."""
     budgets: BudgetSemantics = BudgetSemantics.SEED
+    durations: SpanStart = SpanStart.CREATION
+    unreadable_protects: bool = True
+    """Whether a do-not-disrupt that cannot be read protects the pod (R2)."""
+    node_durations: bool = True
+    """Whether a duration on a Node counts (R6)."""
+    schedules: bool = True
+    """Whether schedules on pods are read (R7)."""
+    graceful_expiry: bool = True
+    """Whether nodes expire under budgets (R20)."""
+    expired_budgets: bool = True
+    """Whether budgets can name Expired (R28)."""
+    budget_zones: bool = True
+    """Whether schedules of budgets can name a time zone (R29)."""
+    node_repair: bool = True
+    """Whether unhealthy nodes are replaced by default (R39)."""
+
+    @property
+    def reads_protections(self) -> bool:
+        """Whether every protection that Dovetail knows is in force."""
+        return self.schedules and self.unreadable_protects
 
 
 DEFAULT_SETTINGS: Final = RuleSettings()
 
 
 def settings_of(decider: Decider, budgets: BudgetSemantics | None = None) -> RuleSettings:
-    """The settings with which this one decides. `budgets`: another reading of budgets."""
-    own = BudgetSemantics.SEED if decider.own_budgets else BudgetSemantics.UPSTREAM
-    return RuleSettings(decider=decider, budgets=budgets or own)
+    """The settings with which this one decides. `budgets`: another reading of budgets.
+
+    A Karpenter of unknown version counts as a current one. Beside Dovetail's guard, Karpenter spends the budgets.
+    """
+    own = decider.controller is DecidingController.DOVETAIL
+    alone, spends = decider.mode is DovetailMode.RUN, decider.own_budgets
+    old = decider.release is not None and decider.release < DURATIONS_SINCE
+    theirs = SpanStart.NEVER if old else SpanStart.START
+    return RuleSettings(
+        decider=decider,
+        budgets=budgets or (BudgetSemantics.SEED if spends else BudgetSemantics.UPSTREAM),
+        durations=SpanStart.CREATION if own else theirs,
+        unreadable_protects=own,
+        node_durations=spends,
+        schedules=own,
+        graceful_expiry=own,
+        expired_budgets=spends,
+        budget_zones=spends,
+        node_repair=alone,
+    )
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+
+class Reading(NamedTuple):
+    """Something that is read in several ways: the field of the settings, and what each value of it means."""
+
+    what: str
+    field: str
+    words: Mapping[object, str]
+
+
+READINGS: Final = (
+    Reading(
+        '`do-not-disrupt: "4h"` on a pod',
+        "durations",
+        {
+            SpanStart.CREATION: "protects, from the pod's creation",
+            SpanStart.START: "protects, from the pod's start",
+            SpanStart.NEVER: "is ignored",
+        },
+    ),
+    Reading(
+        '`do-not-disrupt` that cannot be read, such as `"yes"` or `"1d"`',
+        "unreadable_protects",
+        {True: "protects until it is corrected", False: "is ignored"},
+    ),
+    Reading(
+        '`do-not-disrupt: "4h"` on a Node', "node_durations", {True: "protects", False: 'is ignored: only `"true"`'}
+    ),
+    Reading(
+        "`disruption-schedule`, `disruption-block-schedule`", "schedules", {True: "windows", False: "are not read"}
+    ),
+    Reading(
+        "a budget without reasons",
+        "budgets",
+        {
+            BudgetSemantics.SEED: "for the reasons that no active budget names",
+            BudgetSemantics.UPSTREAM: "for every reason",
+        },
+    ),
+    Reading(
+        "a time zone in the schedule of a budget",
+        "budget_zones",
+        {True: "is read", False: "cannot be read: the budget allows 0"},
+    ),
+    Reading("budgets for `Expired`", "expired_budgets", {True: "are read", False: "the CRD refuses them"}),
+    Reading(
+        "`gracefulExpireAfter`", "graceful_expiry", {True: "nodes expire under budgets", False: "the CRD drops it"}
+    ),
+    Reading(
+        "unhealthy nodes",
+        "node_repair",
+        {True: "are replaced", False: "stay: the feature gate NodeRepair is off by default"},
+    ),
+)

@@ -10,7 +10,7 @@ from dovetail.api import objects
 from dovetail.api.names import ConditionType, EventReason, Reason
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
-from dovetail.model.rule_settings import BudgetSemantics
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, BudgetSemantics, RuleSettings
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.reasons import DISRUPTION_REASONS, is_budgeted
@@ -60,12 +60,14 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         return self.count if self.percent is None else -(-nodes * self.percent // 100)
 
 
-def read_budgets(budgets: Iterable[objects.Budget]) -> tuple[BudgetRule, ...]:
+def read_budgets(
+    budgets: Iterable[objects.Budget], settings: RuleSettings = DEFAULT_SETTINGS
+) -> tuple[BudgetRule, ...]:
     """Parses the budgets of a pool. A budget that cannot be parsed blocks (fail-closed); the others still apply."""
-    return tuple(_read_budget(index, budget) for index, budget in enumerate(budgets))
+    return tuple(_read_budget(index, budget, settings) for index, budget in enumerate(budgets))
 
 
-def _read_budget(index: int, budget: objects.Budget) -> BudgetRule:
+def _read_budget(index: int, budget: objects.Budget, settings: RuleSettings) -> BudgetRule:
     unknown = next((name for name in budget.reasons if name not in _BY_NAME), None)
     meant = [_BY_NAME.get(name.lower()) or FORMER_NAMES.get(name.lower()) for name in budget.reasons]
     # An unknown name blocks every reason.
@@ -92,11 +94,17 @@ def _read_budget(index: int, budget: objects.Budget) -> BudgetRule:
             fault, field = str(error), "schedule"
         except DurationError as error:
             fault, field = str(error), "duration"
+    if fault is None and not settings.budget_zones and (budget.schedule or "").strip().startswith(_ZONES):
+        fault, field = "Karpenter cannot read a schedule with a time zone, Dovetail can", "schedule"
     if fault is not None:
-        remedy = _remedy(field, budget)
+        remedy = _remedy(field, budget) if window is None else _IN_UTC
         return BudgetRule(index=index, reasons=reasons, active=ALWAYS, fault=fault, field=field, remedy=remedy)
     active = ALWAYS if window is None else window.instants
     return BudgetRule(index=index, count=count, percent=percent, reasons=reasons, active=active, window=window)
+
+
+_ZONES = ("TZ=", "CRON_TZ=")
+_IN_UTC = "write the times in UTC, without the time zone"
 
 
 def _remedy(field: str, budget: objects.Budget) -> str:
@@ -357,6 +365,7 @@ def budget_problems(
     graceful_expiry: bool,
     now: datetime,
     node_counts: Iterable[int],
+    settings: RuleSettings = DEFAULT_SETTINGS,
 ) -> list[Finding]:
     """Problems for the pool's owner: invalid budgets (R29), budgets without effect (R28), two readings (R25)."""
     problems = [
@@ -376,30 +385,40 @@ def budget_problems(
             EventReason.BUDGET_WITHOUT_EFFECT,
             object_,
             f"spec.disruption.budgets[{budget.index}].reasons",
-            "Expired has no effect: expireAfter is forceful and asks no budget",
-            "set spec.disruption.gracefulExpireAfter to let nodes expire under budgets, or drop the reason",
+            "Expired has no effect: expireAfter is forceful and asks no budget"
+            if settings.expired_budgets
+            else "Karpenter does not know Expired, and its CRD refuses the NodePool: nothing expires under budgets",
+            "set spec.disruption.gracefulExpireAfter to let nodes expire under budgets, or drop the reason"
+            if settings.expired_budgets
+            else "drop the reason; dovetail drive and run read it",
+            severity=Severity.WARNING if settings.expired_budgets else Severity.ERROR,
         )
         for budget in budgets
-        if Reason.EXPIRED in budget.reasons and not graceful_expiry
+        if Reason.EXPIRED in budget.reasons and not (graceful_expiry and settings.expired_budgets)
     ]
     reasons = [reason for reason in BUDGETED if is_budgeted(reason, graceful_expiry=graceful_expiry)]
     differing = _first_difference(budgets, reasons, now, node_counts)
     if differing is not None:
         reason, nodes, at = differing
         ours, theirs = (limit_at(budgets, reason, at, nodes, reading)[0] for reading in BudgetSemantics)
-        with_nodes = f"with {nodes} {'node' if nodes == 1 else 'nodes'}"
+        since = "" if at == now else f" from {format_time(at)} on"
+        limit = f"with {nodes} {'node' if nodes == 1 else 'nodes'} the limit for {reason.value} is"
         problems.append(
             _problem(
                 EventReason.BUDGET_READING_DIFFERS,
                 object_,
                 "spec.disruption.budgets",
-                f"{with_nodes} the limit for {reason.value} is {ours} here but {theirs} in Karpenter"
-                f"{'' if at == now else f' from {format_time(at)} on'}, "
-                "which applies a budget without reasons to every reason",
-                "give every budget its reasons, or run with --budget-reading=upstream",
+                f"{limit} {ours} here but {theirs} in Karpenter{since}, {_UPSTREAM}"
+                if settings.decider.own_budgets
+                else f"{limit} {theirs}{since} in Karpenter, {_UPSTREAM}; {ours} where Dovetail decides",
+                "give every budget its reasons"
+                + (", or run with --budget-reading=upstream" if settings.decider.own_budgets else ""),
             )
         )
     return problems
+
+
+_UPSTREAM = "which applies a budget without reasons to every reason"
 
 
 def _first_difference(

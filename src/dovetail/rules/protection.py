@@ -1,6 +1,6 @@
 """Protections in the annotations of pods: do-not-disrupt (R2–R6) and schedules (R7–R14)."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import lru_cache, partial
@@ -8,9 +8,11 @@ from typing import Final, NamedTuple
 
 from dovetail.api import names
 from dovetail.model.beside import PodHold, read_pod_hold
+from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import NodeRecord, PodRecord
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, DURATIONS_SINCE, RuleSettings, SpanStart
 from dovetail.rules.verdict import Remark, Rule, Verdict, allow, judge, refuse
 from dovetail.values import limits
 from dovetail.values.duration import (
@@ -65,13 +67,13 @@ class DoNotDisrupt(NamedTuple):
     fault: AnnotationFault | None = None
 
 
-def read_do_not_disrupt(value: str) -> DoNotDisrupt:
-    """Parses the value. An invalid value protects for good (R2–R4)."""
-    return _read_do_not_disrupt(value[: limits.DURATION + 1])
+def read_do_not_disrupt(value: str, *, unreadable_protects: bool = True) -> DoNotDisrupt:
+    """Parses the value. An invalid value protects for good (R2–R4); Karpenter ignores it."""
+    return _read_do_not_disrupt(value[: limits.DURATION + 1], unreadable_protects)
 
 
 @lru_cache(maxsize=4096)
-def _read_do_not_disrupt(value: str) -> DoNotDisrupt:
+def _read_do_not_disrupt(value: str, unreadable_protects: bool) -> DoNotDisrupt:
     if value == "true":
         return DoNotDisrupt(protects=True, span_ns=None)
     if value == "false":
@@ -88,10 +90,13 @@ def _read_do_not_disrupt(value: str) -> DoNotDisrupt:
     fault = AnnotationFault(
         names.EventReason.INVALID_DO_NOT_DISRUPT,
         names.DO_NOT_DISRUPT,
-        f"{wrong}; the pod is protected indefinitely",
+        f"{wrong}; {'the pod is protected indefinitely' if unreadable_protects else _IGNORED}",
         _do_not_disrupt_remedy(value),
     )
-    return DoNotDisrupt(protects=True, span_ns=None, fault=fault)
+    return DoNotDisrupt(protects=unreadable_protects, span_ns=None, fault=fault)
+
+
+_IGNORED = "Karpenter ignores it, so nothing protects the pod, which Dovetail would protect indefinitely"
 
 
 _YES = frozenset({"true", "yes", "y", "on", "enabled", "always", "t"})
@@ -126,14 +131,28 @@ def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
     hold = own_hold(pod.annotations)
     if hold is not None:
         return allow(rule, pod.object, f"held by Dovetail until {format_time(hold.until)}, for its schedule")
-    meaning = read_do_not_disrupt(value)
-    if meaning.fault is not None:
+    settings = pod.settings
+    meaning = read_do_not_disrupt(value, unreadable_protects=settings.unreadable_protects)
+    if meaning.fault is not None and meaning.protects:
         return refuse(rule, pod.object, meaning.fault.message)
+    if meaning.fault is not None:
+        return allow(rule, pod.object, meaning.fault.message, remark=Remark.MISTAKE)
     if not meaning.protects:
         return allow(rule, pod.object, 'annotated "false"')
     if meaning.span_ns is None:
         return refuse(rule, pod.object, "protected until the annotation is removed")
-    return _protected_for(rule, pod.object, meaning.span_ns, pod.created_at, now)
+    if settings.durations is SpanStart.NEVER:
+        return allow(
+            rule, pod.object, f"not in force: {_ignored_duration(settings.decider)}", remark=Remark.NOT_IN_FORCE
+        )
+    return _protected_for(rule, pod.object, meaning.span_ns, pod.protected_from, now, beginning=settings.durations)
+
+
+def _ignored_duration(decider: Decider) -> str:
+    return f"{decider.name} ignores durations, which count from Karpenter {_DURATIONS_SINCE} on"
+
+
+_DURATIONS_SINCE = ".".join(map(str, DURATIONS_SINCE))
 
 
 def own_hold(annotations: Mapping[str, str]) -> PodHold | None:
@@ -155,23 +174,34 @@ def node_do_not_disrupt(node: NodeRecord, now: datetime) -> Verdict:
         return allow(rule, node.object, f"{shown(value)} on a Node blocks nothing")
     if meaning.span_ns is None:
         return refuse(rule, node.object, "protected until the annotation is removed")
+    if not node.settings.node_durations:
+        message = f'not in force: Karpenter reads only "true" on a Node, not {shown(value)}'
+        return allow(rule, node.object, message, remark=Remark.NOT_IN_FORCE)
     return _protected_for(rule, node.object, meaning.span_ns, node.created_at, now)
 
 
-def _protected_for(rule: Rule, object_: Ref, span_ns: int, created_at: datetime | None, now: datetime) -> Verdict:
+def _protected_for(
+    rule: Rule,
+    object_: Ref,
+    span_ns: int,
+    begins_at: datetime | None,
+    now: datetime,
+    *,
+    beginning: SpanStart = SpanStart.CREATION,
+) -> Verdict:
     span = short_duration(span_ns)
-    if created_at is None:
-        return refuse(rule, object_, f"protected for {span} from its creation, which is still to come")
-    ends_at = add(created_at, span_ns)
+    if begins_at is None:
+        return refuse(rule, object_, f"protected for {span} from its {beginning}, which is still to come")
+    ends_at = add(begins_at, span_ns)
     if ends_at is None:
-        return refuse(rule, object_, f"protected for {span} from its creation, beyond the end of the calendar")
+        return refuse(rule, object_, f"protected for {span} from its {beginning}, beyond the end of the calendar")
     return judge(
         rule,
         object_,
         since(ends_at),
         now,
-        allowed=f"its protection of {span} from creation ended {format_time(ends_at)}",
-        blocked=f"protected for {span} from creation, until {format_time(ends_at)}",
+        allowed=f"its protection of {span} from {beginning} ended {format_time(ends_at)}",
+        blocked=f"protected for {span} from {beginning}, until {format_time(ends_at)}",
     )
 
 
@@ -320,6 +350,8 @@ def _no_schedule_left(kind: ScheduleKind, wrong: str, remedy: str) -> Annotation
 
 def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
     """The pod is protected outside its windows (R7–R11)."""
+    if _is_unread(pod, ScheduleKind.ALLOW):
+        return allow(Rule.DISRUPTION_SCHEDULE, pod.object, _UNREAD, remark=Remark.NOT_IN_FORCE)
     schedule = read_schedule(ScheduleKind.ALLOW, pod.annotations)
     if schedule.window is None or not pod.active:
         return _not_in_force(Rule.DISRUPTION_SCHEDULE, pod, schedule, "no schedule")
@@ -330,12 +362,23 @@ def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
 
 def disruption_block_schedule(pod: PodRecord, now: datetime) -> Verdict:
     """The pod is protected inside its block windows (R7)."""
+    if _is_unread(pod, ScheduleKind.BLOCK):
+        return allow(Rule.DISRUPTION_BLOCK_SCHEDULE, pod.object, _UNREAD, remark=Remark.NOT_IN_FORCE)
     schedule = read_schedule(ScheduleKind.BLOCK, pod.annotations)
     if schedule.window is None or not pod.active:
         return _not_in_force(Rule.DISRUPTION_BLOCK_SCHEDULE, pod, schedule, "no block schedule")
     message = _opening(schedule.window, now, "block window", opens="begins", never_closes=", which never ends")
     instants = complement(schedule.window.instants)
     return judge(Rule.DISRUPTION_BLOCK_SCHEDULE, pod.object, instants, now, allowed=message, blocked=message)
+
+
+_NOT_READ = "Karpenter does not read it; it needs dovetail guard, drive or run"
+_UNREAD = f"not in force: {_NOT_READ}"
+
+
+def _is_unread(pod: PodRecord, kind: ScheduleKind) -> bool:
+    """Whether it has a schedule that whoever decides does not read."""
+    return not pod.settings.schedules and not pod.annotations.keys().isdisjoint(kind.value)
 
 
 def _not_in_force(rule: Rule, pod: PodRecord, schedule: PodSchedule, absent: str) -> Verdict:
@@ -390,9 +433,9 @@ def _do_not_disrupt_faults(annotations: Mapping[str, str]) -> list[AnnotationFau
 
 
 def _counted_from(pod: PodRecord) -> datetime | None:
-    """The creation time of a pod that is protected for a span."""
+    """The instant from which a pod is protected for a span."""
     value = pod.annotations.get(names.DO_NOT_DISRUPT)
-    return None if value is None or read_do_not_disrupt(value).span_ns is None else pod.created_at
+    return None if value is None or read_do_not_disrupt(value).span_ns is None else pod.protected_from
 
 
 def _has_schedule(kind: ScheduleKind, pod: PodRecord) -> bool:
@@ -445,9 +488,47 @@ def other_inputs(pod: PodRecord) -> Hashable:
     return tuple([read(pod) for read in _OTHER_INPUTS])
 
 
-def annotation_faults(annotations: Mapping[str, str]) -> list[AnnotationFault]:
-    """The faults of the annotations of a pod or pod template."""
+def annotation_faults(
+    annotations: Mapping[str, str], settings: RuleSettings = DEFAULT_SETTINGS
+) -> list[AnnotationFault]:
+    """The faults of the annotations of a pod or pod template, and what whoever decides does not read."""
+    if not settings.reads_protections:
+        return list(_as_karpenter_reads(annotations, settings))
     return [fault for rule in POD_RULES for fault in rule.faults(annotations)]
+
+
+def _as_karpenter_reads(annotations: Mapping[str, str], settings: RuleSettings) -> Iterator[AnnotationFault]:
+    value = annotations.get(names.DO_NOT_DISRUPT)
+    if value is not None and own_hold(annotations) is None:
+        meaning = read_do_not_disrupt(value, unreadable_protects=settings.unreadable_protects)
+        if meaning.fault is not None:
+            yield meaning.fault
+        elif meaning.span_ns is not None and settings.durations is SpanStart.NEVER:
+            yield AnnotationFault(
+                NOT_IN_FORCE,
+                names.DO_NOT_DISRUPT,
+                f"nothing protects the pod: {_ignored_duration(settings.decider)}",
+                f'use Karpenter {_DURATIONS_SINCE} or later, dovetail guard, drive or run, or "true"',
+            )
+    for kind in ScheduleKind:
+        key = next((key for key in kind.value if key in annotations), None)
+        if key is not None:
+            protected = value is not None and read_do_not_disrupt(value, unreadable_protects=False).protects
+            yield AnnotationFault(
+                NOT_IN_FORCE,
+                key,
+                _NOT_READ if protected else f"it does not protect the pod: {_NOT_READ}",
+                "use dovetail guard, drive or run"
+                + ("" if protected else f', or protect the pod by {names.DO_NOT_DISRUPT}: "true"'),
+            )
+
+    for rule in POD_RULES:
+        if rule.rule not in _READ_DIFFERENTLY:
+            yield from rule.faults(annotations)
+
+
+NOT_IN_FORCE: Final = "NotInForce"
+_READ_DIFFERENTLY = frozenset({Rule.DO_NOT_DISRUPT, Rule.DISRUPTION_SCHEDULE, Rule.DISRUPTION_BLOCK_SCHEDULE})
 
 
 def pod_problems(pod: PodRecord) -> list[Finding]:
@@ -461,5 +542,5 @@ def pod_problems(pod: PodRecord) -> list[Finding]:
             message=fault.message,
             remedy=fault.remedy,
         )
-        for fault in annotation_faults(pod.annotations)
+        for fault in annotation_faults(pod.annotations, pod.settings)
     ]

@@ -39,6 +39,7 @@ class Remark(StrEnum):
     """What is unusual about a verdict that allows."""
 
     UNCHECKED = "unchecked"  # the reason ignores the rule
+    NOT_IN_FORCE = "not-in-force"  # the rule allows because whoever decides does not read what was written
     MISTAKE = "mistake"  # the rule allows because what was written cannot be read
 
 

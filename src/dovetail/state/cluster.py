@@ -96,7 +96,7 @@ class ClusterState:
         self.failed = failed
         by_default = scheduler_profiles is not None and scheduler_profiles.any_constraints
         self.scheduler_profiles = scheduler_profiles if by_default else None
-        pods = PodInterner(spread_by_default=by_default)
+        pods = PodInterner(spread_by_default=by_default, settings=settings)
         self.pods: Store[PodRecord] = (
             store("pods", objects.Pod, pods.pod)
             if not (node_class is not None if scheduling is None else scheduling)
@@ -194,7 +194,9 @@ class ClusterState:
             return Snapshot(
                 nodes=tuple([nodes[key].record for key in keys]),
                 pods=tuple(sorted(pods, key=_IN_NAMESPACE)),
-                pools={pool.name: pool for pool in sorted(map(pool_record, pools), key=_NAME)},
+                pools={
+                    pool.name: pool for pool in sorted((pool_record(pool, self.settings) for pool in pools), key=_NAME)
+                },
                 pdbs=tuple(sorted(pdbs, key=_IN_NAMESPACE)),
                 problems=problems,
                 settings=self.settings,

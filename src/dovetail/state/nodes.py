@@ -13,6 +13,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.model.records import PodRecord, claim_record, node_record
+from dovetail.model.rule_settings import RuleSettings
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.states import NodeState, state_of
 from dovetail.state.derived import Derived
@@ -56,11 +57,16 @@ class ManagedNode(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 def managed_node(
-    claim: objects.NodeClaim | None, node: objects.Node | None, pods: tuple[PodRecord, ...], *, ours: bool
+    claim: objects.NodeClaim | None,
+    node: objects.Node | None,
+    pods: tuple[PodRecord, ...],
+    *,
+    ours: bool,
+    settings: RuleSettings,
 ) -> ManagedNode:
     record = ClusterNode(
         claim=None if claim is None else claim_record(claim),
-        node=None if node is None else node_record(node),
+        node=None if node is None else node_record(node, settings),
         pods=pods,
     )
     return ManagedNode(claim, node, ours, record, state_of(record))
@@ -123,7 +129,7 @@ class ManagedNodes:
             pods = previous.pods
         ours = self._is_ours(claim, node)
         if previous is None or previous.claim is not claim or previous.node is not node or previous.ours is not ours:
-            return managed_node(claim, node, pods, ours=ours)
+            return managed_node(claim, node, pods, ours=ours, settings=self._cluster.settings)
         if pods is previous.pods:
             return previous
         # Most changes are of pods only.

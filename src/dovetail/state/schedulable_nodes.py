@@ -226,7 +226,7 @@ class SchedulableNodes:
         if managed is None:
             return None
         if not managed.ours and managed.claim is not None:  # what other controllers promise does not count
-            managed = managed_node(None, managed.node, managed.pods, ours=False)
+            managed = managed_node(None, managed.node, managed.pods, ours=False, settings=self._cluster.settings)
         node = managed.node if managed.node is not None and _counts(managed.node) else None
         claim = managed.claim
         if node is None and (claim is None or not self._counts_alone(claim)):

@@ -341,7 +341,7 @@ def _assess_pools(snapshot: Snapshot, at: datetime, before: Mapping[str, PoolAss
         facts = (record, counts, claims, starting)
         known = before.get(name)
         if known is None or at >= known.until or (known.record, known.counts, known.claims, known.starting) != facts:
-            budgets = read_budgets(record.budgets)
+            budgets = read_budgets(record.budgets, snapshot.settings)
             allowed = allowances(budgets, now=at, counts=counts, reading=snapshot.settings.budgets)
             ends = [budget.active.until(at) for budget in budgets]
             until = first_turn([*ends, None if starting is None else starting.until], at)

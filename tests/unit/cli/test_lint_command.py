@@ -96,9 +96,11 @@ def test_quiet_is_only_findings_and_verbose_says_what_was_read(dovetail: Program
     file = dovetail.file(TWO_NAMESPACES)
     quiet, normal, verbose = (dovetail("lint", file, *option).out for option in (["-q"], [], ["-v"]))
     assert [line.partition(" ")[0] for line in quiet.splitlines() if line[0] != " "] == ["error"]
-    assert normal.endswith("\n\n1 error, 4 info\n")
+    assert normal.endswith("\n\n1 error, 4 info\nDovetail decides: DOVETAIL_DECIDER says so\n")
     assert normal.startswith(quiet)
-    assert verbose == normal + "read 5 objects: 3 Pod, 1 Node, 1 Service\n"
+    *_, found, read, decides = verbose.splitlines()
+    assert (found, read) == ("1 error, 4 info", "read 5 objects: 3 Pod, 1 Node, 1 Service")
+    assert normal.endswith(f"{decides}\n")
     assert dovetail("lint", file, "-q", "-n", "ml").out == ""
     assert dovetail("lint", dovetail.file(""), "-v").out == "nothing checked: the input is empty\nread 0 objects\n"
 

@@ -97,7 +97,8 @@ def test_a_named_template_is_called_so(dovetail: Program) -> None:
 
 def test_findings_come_by_file_with_counts(dovetail: Program) -> None:
     out = dovetail("lint", str(REPOSITORY), "--at", AT).out
-    *_, summary, read, skipped = out.splitlines()
+    *_, summary, read, decides, skipped = out.splitlines()
+    assert decides == "Dovetail decides: DOVETAIL_DECIDER says so"
     assert summary == "6 errors, 7 warnings, 4 info in 14 files"
     assert read == "read 29 objects in 20 files, 5 of kinds that lint does not check"
     assert skipped == (

@@ -29,8 +29,11 @@ from dovetail.cli.common.output import (
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.tree import ManifestTree, SkippedFile, SkipReason
 from dovetail.cli.text.lint import github_lines, lines_by_file, sarif_text
+from dovetail.model.decider import KARPENTER, Decider
 from dovetail.model.finding import Finding, Severity
+from dovetail.model.rule_settings import settings_of
 from dovetail.values.foreign_text import plain
+from dovetail.views.deciding import who_decides
 from dovetail.views.findings.subject import subject_of
 from dovetail.views.lint import CHECKED_KINDS, NOT_CHECKED, is_checked, lint
 from dovetail.views.lint.openings import openings
@@ -50,6 +53,8 @@ class LintReport(msgspec.Struct, frozen=True, rename="camel"):
     """Files of directories that are no manifests."""
     in_baseline: int
     """Old findings, which are not among the problems."""
+    decider: Decider
+    """Whose rules the findings follow."""
 
 
 @click.command("lint")
@@ -60,7 +65,6 @@ class LintReport(msgspec.Struct, frozen=True, rename="camel"):
     quiet="Only errors and warnings; leave out information and the count.",
     verbose="Also print which objects were read, and which files are no manifests.",
     live=False,
-    reads=False,
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option(
@@ -143,13 +147,18 @@ class _LintInput(Iterable[Document]):
         self.read: Counter[str] = Counter()
         self.left_out = 0
         self.ahead: list[Finding] = []
+        self.decider = KARPENTER
         self.in_baseline = 0
         self.gone = 0
 
     def checked(self) -> list[Finding]:
         """All findings, with their lines. Raises InputError."""
         tree = self.tree
-        problems = lint(self, self._common.at, unit_of=tree.unit_of, not_read=tree.unread) + self.ahead
+        common, documents = self._common, list(self)
+        settings = settings_of(common.decider or who_decides(documents), common.budgets)
+        self.decider = settings.decider
+        problems = lint(documents, common.at, unit_of=tree.unit_of, not_read=tree.unread, settings=settings)
+        problems += self.ahead
         self.read.update(tree.unread)
         if not tree.searched:
             return problems
@@ -193,6 +202,7 @@ def _print(problems: Sequence[Finding], reading: _LintInput, common: CommonOptio
         report = LintReport(
             *(tuple(problems), dict(reading.read), reading.left_out),
             *(tree.files, tuple(tree.skipped), reading.in_baseline),
+            reading.decider,
         )
         print_data(report, "json" if format_ == "json" else common.output)
     elif format_ == "sarif":
@@ -232,6 +242,8 @@ def _summary(problems: Sequence[Finding], reading: _LintInput, *, verbose: bool)
         of_them = f", {others} of kinds that lint does not check" if others and tree.searched else ""
         read = f"read {count(reading.read.total(), 'object')}{in_files}{of_them}"
         lines.append(f"{read}: {kinds}" if kinds else read)
+    if reading.read:
+        lines.append(plain(reading.decider.sentence))
     if reading.in_baseline:
         lines.append(f"left out {count(reading.in_baseline, 'old finding')} of the baseline")
     if reading.gone:

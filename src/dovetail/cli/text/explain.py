@@ -466,7 +466,7 @@ def _alike(verdicts: Sequence[VerdictView]) -> list[tuple[str, VerdictView]]:
 def _mark(verdict: VerdictView) -> str:
     if verdict.remark == Remark.UNCHECKED:
         return click.style("–", dim=True)
-    if verdict.remark == Remark.MISTAKE:
+    if verdict.remark in (Remark.MISTAKE, Remark.NOT_IN_FORCE):
         return click.style("!", fg="yellow")
     return _coloured("✓" if verdict.allowed else "✗", good=verdict.allowed)
 

@@ -72,7 +72,7 @@ class Recheck:
                 continue  # the rules of the node report it
             members = [(each.record, each.state) for each in self._cluster.managed.in_pool(name)]
             counts = count_with(counts_of(members), members, in_command)
-            budgets = read_budgets(pool_record(pool).budgets)
+            budgets = read_budgets(pool_record(pool, self._cluster.settings).budgets, self._cluster.settings)
             limit, binding = limit_at(budgets, reason, now, counts.nodes, self._cluster.settings.budgets)
             if len(counts.consumers) > limit:
                 by = "" if binding is None else f" by budgets[{binding}]"
@@ -97,7 +97,7 @@ class Recheck:
             if (judged := group.judged(now)).keeps
             for verdict in judged.blockers
         ]
-        record = None if pool is None else pool_record(pool)
+        record = None if pool is None else pool_record(pool, self._cluster.settings)
         verdicts = still_allowed(member, record, reason, now, blockers)
         return next((_sentence(verdict) for verdict in verdicts if not verdict.allowed), None)
 

@@ -30,7 +30,9 @@ class GracefulExpiration(ClaimConditions):
     async def mark_until(self, claim: objects.NodeClaim, end: datetime | None) -> Outcome:
         """Sets or clears the condition, and looks again when it changes, or at the end."""
         now, pool = self.clock.now(), self.pool_of(claim)
-        soft_at = gracefully_expires_at(claim_record(claim), None if pool is None else pool_record(pool))
+        soft_at = gracefully_expires_at(
+            claim_record(claim), None if pool is None else pool_record(pool, self.cluster.settings)
+        )
         await self._mark(claim, expired=soft_at is not None and now >= soft_at)
         ahead = [at for at in (soft_at, end) if at is not None and at > now]
         return Done(seconds_until(min(ahead, default=None), now))

@@ -48,13 +48,14 @@ class NodePoolDisruptions(PoolController):
 
     def _warn_problems(self, pool: objects.NodePool, counts: PoolCounts, now: datetime) -> None:
         """Warns about the budgets (R25, R28, R29) when a problem is first seen and when it changes."""
-        meta, record = pool.metadata, pool_record(pool)
+        meta, record = pool.metadata, pool_record(pool, self.cluster.settings)
         found = budget_problems(
             record.object,
-            read_budgets(record.budgets),
+            read_budgets(record.budgets, self.cluster.settings),
             graceful_expiry=record.graceful_expire_after_ns is not None,
             now=now,
             node_counts=[counts.nodes, *GROWN],
+            settings=self.cluster.settings,
         )
         said = tuple((problem.rule, problem.field) for problem in found)
         if self._warned.get(meta.name, ()) == (meta.uid, said):
@@ -68,7 +69,7 @@ class NodePoolDisruptions(PoolController):
     def _allowed(
         self, pool: objects.NodePool, counts: PoolCounts, now: datetime
     ) -> tuple[tuple[objects.PoolDisruptions, ...], datetime | None]:
-        budgets = read_budgets(pool_record(pool).budgets)
+        budgets = read_budgets(pool_record(pool, self.cluster.settings).budgets, self.cluster.settings)
         allowed = allowances(budgets, now=now, counts=counts, reading=self.cluster.settings.budgets).values()
         shown = tuple(
             objects.PoolDisruptions(

@@ -57,13 +57,13 @@ class PoolBudgets:
         for pool in pools:
             known = self._known.get(pool.metadata.name)
             if known is None or known.pool is not pool:
-                record = pool_record(pool)
+                record = pool_record(pool, self._settings)
                 if (
                     known is not None and record == known.record
                 ):  # only its status changed, so that cached verdicts stay valid
                     known = ParsedPool(pool, known.record, known.budgets)
                 else:
-                    known = ParsedPool(pool, record, read_budgets(record.budgets))
+                    known = ParsedPool(pool, record, read_budgets(record.budgets, self._settings))
             found[pool.metadata.name] = known
         self._known = found
         return found

@@ -78,7 +78,7 @@ class Play:
     ) -> None:
         self.scenario = scenario
         self.prepared: PreparedCluster = prepare(scenario, catalogue)
-        self._gates = gates or FeatureGates()
+        self._gates = gates or FeatureGates(node_repair=scenario.settings.node_repair)
         self._checked = checked
         self._profiles = scheduler_profiles
         self._loop = new_loop(start=scenario.start)

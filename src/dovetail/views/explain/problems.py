@@ -17,8 +17,8 @@ from dovetail.values.timestamp import TimeError, format_time, parse_time
 from dovetail.views.assessment import Assessment, NodeAssessment
 from dovetail.views.explain.badges import hanging
 from dovetail.views.findings.beside import mark_findings
-from dovetail.views.findings.budgets import limit_findings
-from dovetail.views.findings.pods import Template, protection_findings
+from dovetail.views.findings.budgets import limit_findings, unread_graceful
+from dovetail.views.findings.pods import Template, protection_findings, unread_on_node
 from dovetail.views.findings.subject import Subject
 
 
@@ -32,14 +32,26 @@ def found_problems(
         if may_be_protected(pod) and pod.active:
             yield from pod_problems(pod)
             yield from mark_findings(_subject(pod.object), pod.annotations)
-            yield from unlikely.of(pod)
+            if pod.settings.reads_protections:
+                yield from unlikely.of(pod)
     for node in nodes:
         yield from node_problems(node, at)
     for pool in assessment.pools.values():
         graceful, object_ = pool.record.graceful_expire_after_ns is not None, pool.record.object
         counts = [pool.counts.nodes, *GROWN]
-        yield from budget_problems(object_, pool.budgets, graceful_expiry=graceful, now=at, node_counts=counts)
-        yield from _warnings(limit_findings(_subject(object_), pool.budgets, at, graceful=graceful))
+        yield from budget_problems(
+            object_,
+            pool.budgets,
+            graceful_expiry=graceful,
+            now=at,
+            node_counts=counts,
+            settings=snapshot.settings,
+        )
+        if pool.record.unread_graceful:
+            yield unread_graceful(_subject(object_))
+        yield from _warnings(
+            limit_findings(_subject(object_), pool.budgets, at, graceful=graceful, settings=snapshot.settings)
+        )
     if snapshot.nodes and not snapshot.pods:
         yield NO_PODS
     for pdb in snapshot.pdbs:
@@ -76,20 +88,28 @@ def _warnings(findings: Iterable[Finding]) -> Iterator[Finding]:
     return (finding for finding in findings if finding.severity is not Severity.INFO)
 
 
+def _unread_on_node(node: NodeRecord, value: str) -> Iterator[Finding]:
+    """A do-not-disrupt that has no effect on a Node (R6)."""
+    meaning = read_do_not_disrupt(value)
+    if meaning.fault is not None:
+        yield Finding(
+            severity=Severity.WARNING,
+            rule=names.EventReason.INVALID_DO_NOT_DISRUPT,
+            object=node.object,
+            field=f"metadata.annotations[{names.DO_NOT_DISRUPT}]",
+            message=f"{shown(value)} on a Node blocks nothing",
+            remedy=meaning.fault.remedy,
+        )
+    elif meaning.span_ns is not None and not node.settings.node_durations:
+        field = f"metadata.annotations[{names.DO_NOT_DISRUPT}]"
+        yield unread_on_node(_subject(node.object), field, value)
+
+
 def node_problems(assessed: NodeAssessment, at: datetime) -> Iterable[Finding]:
     """The problems of one node."""
     claim, node = assessed.member.claim, assessed.member.node
     if node is not None and node.do_not_disrupt is not None:
-        meaning = read_do_not_disrupt(node.do_not_disrupt)
-        if meaning.fault is not None:
-            yield Finding(
-                severity=Severity.WARNING,
-                rule=names.EventReason.INVALID_DO_NOT_DISRUPT,
-                object=node.object,
-                field=f"metadata.annotations[{names.DO_NOT_DISRUPT}]",
-                message=f"{shown(node.do_not_disrupt)} on a Node blocks nothing",
-                remedy=meaning.fault.remedy,
-            )
+        yield from _unread_on_node(node, node.do_not_disrupt)
     if node is not None and node.held is not None:
         yield from _warnings(mark_findings(_subject(node.object), {names.HELD: node.held}))
     if claim is not None and claim.rolled is not None:

@@ -37,7 +37,10 @@ class VerdictView(View, frozen=True, omit_defaults=True):
     message: str
     blockers: tuple["VerdictView", ...] = ()
     remark: str | None = None
-    """`unchecked`: the reason ignores the rule. `mistake`: it allows because what was written cannot be read."""
+    """`unchecked`: the reason ignores the rule. `mistake`: it allows because what was written cannot be read.
+
+    `not-in-force`: it allows because whoever decides does not read what was written.
+    """
 
 
 class ChangeView(View, frozen=True):

@@ -9,6 +9,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import Reason
 from dovetail.model.finding import Finding
 from dovetail.model.records import MAX_BUDGETS
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, BudgetSemantics, RuleSettings
 from dovetail.rules.budgets import (
     BUDGETED,
     BudgetRule,
@@ -17,6 +18,7 @@ from dovetail.rules.budgets import (
     limit_below,
     read_budgets,
 )
+from dovetail.rules.protection import NOT_IN_FORCE
 from dovetail.rules.reasons import is_budgeted
 from dovetail.values.duration import MINUTE, short_duration, shown
 from dovetail.values.schedule.cron import Cron
@@ -36,25 +38,45 @@ _DAY = 24 * 60
 
 
 def budget_findings(
-    subject: Subject, pool: objects.NodePool, at: datetime, *, graceful: bool, nodes: int | None
+    subject: Subject, pool: objects.NodePool, at: datetime, *, graceful: bool, nodes: int | None, settings: RuleSettings
 ) -> Iterator[Finding]:
     """All findings about the budgets. `graceful`: the nodes expire gracefully, so budgets apply to expiration too.
 
     `nodes`: how many nodes the pool has, if that is known.
     """
-    budgets = read_budgets(pool.spec.disruption.budgets[:MAX_BUDGETS])
+    budgets = read_budgets(pool.spec.disruption.budgets[:MAX_BUDGETS], settings)
     counts = _possible_counts(pool, nodes)
     problems = budget_problems(
-        subject.object, budgets, graceful_expiry=graceful, now=at, node_counts=_node_counts(budgets, counts)
+        subject.object,
+        budgets,
+        graceful_expiry=graceful,
+        now=at,
+        node_counts=_node_counts(budgets, counts),
+        settings=settings,
     )
     for problem in problems:
         line = msgspec.UNSET if subject.line is None else subject.line
         yield msgspec.structs.replace(problem, file=subject.file, line=line)
-    yield from limit_findings(subject, budgets, at, graceful=graceful)
+    yield from limit_findings(subject, budgets, at, graceful=graceful, settings=settings)
+
+
+def unread_graceful(subject: Subject) -> Finding:
+    """The pool asks for graceful expiry, and whoever decides does not know it (R20)."""
+    return subject.warning(
+        NOT_IN_FORCE,
+        "spec.disruption.gracefulExpireAfter",
+        "not in force: Karpenter does not know it and its CRD drops it, so nodes expire by expireAfter alone, by force",
+        "use dovetail guard, drive or run, with the annotation dovetail.dev/graceful-expire-after beside Karpenter",
+    )
 
 
 def limit_findings(
-    subject: Subject, budgets: Sequence[BudgetRule], at: datetime, *, graceful: bool
+    subject: Subject,
+    budgets: Sequence[BudgetRule],
+    at: datetime,
+    *,
+    graceful: bool,
+    settings: RuleSettings = DEFAULT_SETTINGS,
 ) -> Iterator[Finding]:
     """Findings about budgets that can be read, but hardly are what was meant."""
     if not budgets:
@@ -72,7 +94,13 @@ def limit_findings(
     reported_reasons: set[Reason] = set()
     reported_budgets: set[int] = set()
     yield from _false_windows(
-        subject, sound, reasons, at, reported_reasons=reported_reasons, reported_budgets=reported_budgets
+        subject,
+        sound,
+        reasons,
+        at,
+        reported_reasons=reported_reasons,
+        reported_budgets=reported_budgets,
+        settings=settings,
     )
     yield from _blocked(subject, sound, reasons, reported_reasons, at)
     yield from _shadowed(subject, sound, reported_budgets)
@@ -157,6 +185,7 @@ def _false_windows(
     *,
     reported_reasons: set[Reason],
     reported_budgets: set[int],
+    settings: RuleSettings,
 ) -> Iterator[Finding]:
     """Windows that look like "only then": a budget limits, and never allows (seed 001, alternative 1).
 
@@ -178,7 +207,7 @@ def _false_windows(
                 place,
                 f"this window allows nothing: the least of all active budgets counts, and budgets[{by.index}] "
                 f"allows none at any time, so no node is ever disrupted for {_named(blocked, reasons)}",
-                _only_in_window(budget, by),
+                _only_in_window(budget, by, settings),
             )
             reported_reasons.update(blocked)
             reported_budgets.update((budget.index, by.index))
@@ -192,7 +221,7 @@ def _false_windows(
                 place,
                 "outside this window no budget is active, so there is no limit at all: "
                 "a window does not say that nodes are disrupted only then",
-                f"if only then is meant, add {_inverse_words(budget)}; else add a budget without a schedule, "
+                f"if only then is meant, add {_inverse_words(budget, settings)}; else add a budget without a schedule, "
                 'such as nodes: "10%"',
             )
             open_ended = []  # one such finding for each pool
@@ -228,7 +257,7 @@ def _named(some: Sequence[Reason], reasons: Sequence[Reason]) -> str:
     return "any reason" if len(some) == len(reasons) else ", ".join(reason.value for reason in some)
 
 
-def _only_in_window(budget: BudgetRule, by: BudgetRule) -> str:
+def _only_in_window(budget: BudgetRule, by: BudgetRule, settings: RuleSettings) -> str:
     """How to allow in the window what this budget says, and nothing outside it, where `by` never allows anything."""
     inverse = inverse_window(budget.window) if budget.window is not None else None
     if set(budget.reasons) != set(by.reasons):  # each goes on to govern its own reasons
@@ -238,10 +267,13 @@ def _only_in_window(budget: BudgetRule, by: BudgetRule) -> str:
         return f"limit budgets[{by.index}] to {when}"
     limit = str(budget.count) if budget.percent is None else f"{budget.percent}%"
     at_all_times = "" if limit == "100%" else f'- {{nodes: "{limit}"{_reasons_words(budget)}}} and '
-    return f"write instead of both: {at_all_times}{_inverse_words(budget)}"
+    return f"write instead of both: {at_all_times}{_inverse_words(budget, settings)}"
 
 
-def _inverse_words(budget: BudgetRule) -> str:
+def _inverse_words(budget: BudgetRule, settings: RuleSettings) -> str:
+    """A budget of 0 outside the window. Without reasons it would keep even empty nodes where it is for every reason."""
+    if settings.budgets is BudgetSemantics.UPSTREAM and not budget.reasons:
+        budget = msgspec.structs.replace(budget, reasons=(Reason.DRIFTED, Reason.UNDERUTILIZED))
     inverse = inverse_window(budget.window) if budget.window is not None else None
     if inverse is None:
         return 'budgets with nodes: "0" whose windows cover the time outside this one'

@@ -12,8 +12,10 @@ from dovetail.api.misnamed import misnamed_annotations
 from dovetail.api.schema import describe
 from dovetail.api.yaml_events import join, shorten
 from dovetail.model.finding import Finding
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, DURATIONS_SINCE, RuleSettings, SpanStart
 from dovetail.rules.nodes import USUAL_BOOT, VALIDATION_SECONDS, grace_taken
 from dovetail.rules.protection import (
+    NOT_IN_FORCE,
     AnnotationFault,
     DoNotDisrupt,
     PodSchedule,
@@ -50,38 +52,46 @@ def annotation_field(path: str, key: str) -> str:
     return f"{join(path, 'annotations')}[{shorten(key, 320)}]"
 
 
-def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: datetime) -> Iterator[Finding]:
+def pod_findings(
+    subject: Subject, template: Template, grace_seconds: int, at: datetime, settings: RuleSettings
+) -> Iterator[Finding]:
     """All findings about the annotations of one pod or pod template."""
     annotations = template.annotations
     yield from _misnamed(subject, template)
     yield from mark_findings(subject, annotations)
     if not any(key in annotations for key in names.PROTECTION_ANNOTATIONS):
         return
-    yield from _faults(subject, template)
-    yield from protection_findings(subject, template, grace_seconds, at)
+    yield from _faults(subject, template, settings)
+    yield from protection_findings(subject, template, grace_seconds, at, settings)
 
 
-def protection_findings(subject: Subject, template: Template, grace_seconds: int, at: datetime) -> Iterator[Finding]:
+def protection_findings(
+    subject: Subject, template: Template, grace_seconds: int, at: datetime, settings: RuleSettings = DEFAULT_SETTINGS
+) -> Iterator[Finding]:
     """Findings about protections that can be read, but hardly are what was meant."""
     annotations = template.annotations
-    schedules = {kind: read_schedule(kind, annotations) for kind in ScheduleKind}
-    if (value := annotations.get(names.DO_NOT_DISRUPT)) is not None:
-        yield from _do_not_disrupt(subject, template, read_do_not_disrupt(value), schedules.values())
+    schedules = {kind: read_schedule(kind, annotations) for kind in ScheduleKind} if settings.schedules else {}
+    if names.DO_NOT_DISRUPT in annotations:
+        yield from _do_not_disrupt(subject, template, settings, schedules.values())
     for kind, schedule in schedules.items():
         yield from _windows(subject, template, kind, schedule, at)
+    if not settings.schedules:
+        return
     yield from _free_time(subject, template, schedules, grace_seconds, at)
 
 
 # -- values that are not understood -----------------------------------------------------------------------------------
 
 
-def _faults(subject: Subject, template: Template) -> list[Finding]:
-    """The faults that the controller warns of, one finding for each annotation."""
+def _faults(subject: Subject, template: Template, settings: RuleSettings) -> list[Finding]:
+    """The faults that the controller warns of, one finding for each annotation. What is not read is no mistake."""
     grouped: dict[tuple[str, str], list[AnnotationFault]] = defaultdict(list)
-    for fault in annotation_faults(template.annotations):
+    for fault in annotation_faults(template.annotations, settings):
         grouped[fault.rule, fault.annotation].append(fault)
     return [
-        subject.error(rule, template.field(key), _joined(faults), faults[0].remedy)
+        (subject.warning if rule == NOT_IN_FORCE else subject.error)(
+            rule, template.field(key), _joined(faults), faults[0].remedy
+        )
         for (rule, key), faults in grouped.items()
     ]
 
@@ -123,10 +133,13 @@ def _quoted(field: str, value: object) -> str:
 
 
 def _do_not_disrupt(
-    subject: Subject, template: Template, meaning: DoNotDisrupt, schedules: Iterable[PodSchedule]
+    subject: Subject, template: Template, settings: RuleSettings, schedules: Iterable[PodSchedule]
 ) -> Iterator[Finding]:
-    field = template.field(names.DO_NOT_DISRUPT)
+    field, value = template.field(names.DO_NOT_DISRUPT), template.annotations[names.DO_NOT_DISRUPT]
+    meaning = read_do_not_disrupt(value, unreadable_protects=settings.unreadable_protects)
     if not meaning.protects:
+        if meaning.fault is not None:
+            return
         message = '"false" protects nothing, the same as no annotation'
         yield subject.info("NotProtected", field, message, "leave it out, or keep it")
         return
@@ -147,8 +160,22 @@ def _do_not_disrupt(
             "IndefiniteProtection",
             field,
             "the pod blocks every graceful disruption of its node for as long as it lives",
-            f'give the longest time it needs, such as "4h", or a window to go in, such as {_WINDOW_EXAMPLE}',
+            _less_than_true(settings),
         )
+
+
+def _less_than_true(settings: RuleSettings) -> str:
+    """What to write instead of "true", so that the pod stays protected (R56)."""
+    if settings.schedules:
+        return f'give the longest time it needs, such as "4h", or a window to go in, such as {_WINDOW_EXAMPLE}'
+    since = ".".join(map(str, DURATIONS_SINCE))
+    if settings.durations is SpanStart.NEVER:
+        advice = f"remove it once it is not needed: {settings.decider.name} reads no durations, Karpenter {since} does"
+    elif settings.decider.version:
+        advice = 'give the longest time it needs, such as "4h"'
+    else:
+        advice = f'give the longest time it needs, such as "4h", which Karpenter reads from {since} on'
+    return f"{advice}; a schedule instead would take the protection away, because only Dovetail reads it"
 
 
 def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Finding:
@@ -169,10 +196,18 @@ def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Fin
     )
 
 
+def unread_on_node(subject: Subject, field: str, value: str) -> Finding:
+    """A duration on a Node, which only Dovetail reads (R6)."""
+    message = f'not in force: Karpenter reads only "true" on a Node, not {shown(value)}'
+    return subject.warning(NOT_IN_FORCE, field, message, 'write "true", or use dovetail drive or run')
+
+
 _NODE_ANNOTATIONS = {key.partition("/")[2]: key for key in (names.DO_NOT_DISRUPT, names.DO_NOT_REPAIR)}
 
 
-def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -> Iterator[Finding]:
+def node_findings(
+    subject: Subject, path: str, annotations: Mapping[str, str], settings: RuleSettings
+) -> Iterator[Finding]:
     """Findings about the annotations of a Node, or of a template of Nodes (R6, R47)."""
     for key in islice(annotations, _MAX_KEYS):
         domain, _, name = key.rpartition("/")
@@ -195,6 +230,8 @@ def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -
             f'{shown(value)} on a Node blocks nothing: only "true" and a positive duration do, unlike on a pod',
             fault.remedy,
         )
+    elif value is not None and value != "true" and not settings.node_durations:
+        yield unread_on_node(subject, field, value)
     value, field = annotations.get(names.DO_NOT_REPAIR), annotation_field(path, names.DO_NOT_REPAIR)
     if value == "true":
         message = "the node is not replaced when it is unhealthy, however long that lasts"

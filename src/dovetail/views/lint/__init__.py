@@ -14,6 +14,7 @@ from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import PdbRecord, claim_record, pdb_record, pool_record
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.values.duration import SECOND, short_duration
 from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.pods import (
@@ -99,13 +100,14 @@ def lint(
     *,
     unit_of: Callable[[str], str] = lambda _file: "",
     not_read: Mapping[str, int] | None = None,
+    settings: RuleSettings = DEFAULT_SETTINGS,
 ) -> list[Finding]:
     """All findings, by file, then object, then severity. Reading the documents may raise; checking them never does.
 
     Files of one unit are applied together: an object twice in it is a mistake. `not_read`: the kinds of further
-    objects; it may be filled while the documents are read.
+    objects; it may be filled while the documents are read. `settings`: of whoever decides.
     """
-    linter = _Linter(at, unit_of)
+    linter = _Linter(at, unit_of, settings)
     for place, document in enumerate(documents):
         linter.read(subject_of(place, document), document)
     return linter.finish(not_read or {})
@@ -114,8 +116,9 @@ def lint(
 class _Linter:
     """Checks each document by itself, and keeps what must be compared with other documents."""
 
-    def __init__(self, at: datetime, unit_of: Callable[[str], str]) -> None:
+    def __init__(self, at: datetime, unit_of: Callable[[str], str], settings: RuleSettings) -> None:
         self._at = at
+        self._settings = settings
         self._unit_of = unit_of
         self._found: dict[Subject, list[Finding]] = {}
         self._seen: dict[tuple[str, str, str, str, str], Document] = {}
@@ -166,7 +169,7 @@ class _Linter:
             if key in AUTOSCALERS:
                 self._autoscalers.add(document)
             elif key in VALUES:
-                self._found[subject] = values_findings(subject, document, VALUES[key])
+                self._found[subject] = values_findings(subject, document, VALUES[key], self._settings)
             else:
                 self._not_checked[subject.kind] += 1
         except InputError as error:
@@ -240,7 +243,7 @@ class _Linter:
         reported = {problem.field for problem in found}
         found += [
             problem
-            for problem in pod_findings(subject, template, source.grace_seconds, self._at)
+            for problem in pod_findings(subject, template, source.grace_seconds, self._at, self._settings)
             if problem.field not in reported or problem.severity is not Severity.ERROR
         ]
         for path, annotations in source.around:
@@ -280,7 +283,11 @@ class _Linter:
         if node.spec.provider_id:
             self._provider_ids[node.metadata.name] = node.spec.provider_id
         annotations = node.metadata.annotations
-        return [*found, *node_findings(subject, "metadata", annotations), *mark_findings(subject, annotations)]
+        return [
+            *found,
+            *node_findings(subject, "metadata", annotations, self._settings),
+            *mark_findings(subject, annotations),
+        ]
 
     def _resource(self, subject: Subject, document: Document) -> list[Finding]:
         """Check one of our own kinds: first as the API server does, then by the rules."""
@@ -319,7 +326,7 @@ class _Linter:
             kinds = ("Node", names.NODECLAIM_KIND)
             nodes = max(self._pool_nodes[kind, subject.name] for kind in kinds)
             return [
-                *pool_findings(subject, pool, self._at, nodes or None),
+                *pool_findings(subject, pool, self._at, nodes or None, self._settings),
                 *class_findings(subject, pool.spec.template.spec.node_class_ref, self._node_classes),
             ]
         if subject.kind == names.NODECLAIM_KIND:
@@ -327,7 +334,7 @@ class _Linter:
             self._pool_nodes[subject.kind, claim.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
             grace_ns = claim_record(claim).grace_period_ns
             self._claims.append(_DrainTime(subject, claim.status.node_name, claim.status.provider_id, grace_ns))
-            return claim_findings(subject, claim)
+            return claim_findings(subject, claim, self._settings)
         _decode(document, objects.KWOKNodeClass)
         return []
 

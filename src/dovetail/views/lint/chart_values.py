@@ -9,7 +9,8 @@ from dovetail.api.documents import Document, plain_value
 from dovetail.api.schema import describe
 from dovetail.api.yaml_events import join, shorten
 from dovetail.model.finding import Finding
-from dovetail.rules.protection import annotation_faults, read_do_not_disrupt
+from dovetail.model.rule_settings import RuleSettings
+from dovetail.rules.protection import NOT_IN_FORCE, annotation_faults, read_do_not_disrupt
 from dovetail.views.findings.subject import Subject
 
 # Where the values are, by group and kind.
@@ -20,15 +21,17 @@ VALUES = {
 _MAX_FINDINGS = 20
 
 
-def values_findings(subject: Subject, document: Document, path: tuple[str, ...]) -> list[Finding]:
+def values_findings(
+    subject: Subject, document: Document, path: tuple[str, ...], settings: RuleSettings
+) -> list[Finding]:
     """Annotations of Dovetail that pods cannot have. Raises InputError."""
     value = plain_value(document)
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
-    return list(islice(_found(subject, value, ".".join(path)), _MAX_FINDINGS))
+    return list(islice(_found(subject, value, ".".join(path), settings), _MAX_FINDINGS))
 
 
-def _found(subject: Subject, value: Any, path: str) -> Iterator[Finding]:
+def _found(subject: Subject, value: Any, path: str, settings: RuleSettings) -> Iterator[Finding]:
     pending = [(value, path)]
     while pending:
         part, field = pending.pop()
@@ -37,10 +40,10 @@ def _found(subject: Subject, value: Any, path: str) -> Iterator[Finding]:
         elif isinstance(part, dict):
             pending += [(item, shorten(join(field, key), 300)) for key, item in part.items()]
             if not part.keys().isdisjoint(names.PROTECTION_ANNOTATIONS):
-                yield from _annotations(subject, part, field)
+                yield from _annotations(subject, part, field, settings)
 
 
-def _annotations(subject: Subject, annotations: dict[str, Any], path: str) -> Iterator[Finding]:
+def _annotations(subject: Subject, annotations: dict[str, Any], path: str, settings: RuleSettings) -> Iterator[Finding]:
     texts = {}
     for key in names.PROTECTION_ANNOTATIONS:
         value = annotations.get(key)
@@ -54,5 +57,6 @@ def _annotations(subject: Subject, annotations: dict[str, Any], path: str) -> It
                 f"the value is {describe(value)} and not a string: the API server refuses the pods of the chart",
                 f'quote it: "{describe(value)}"' if fault is None else "put the value in quotes, as it is written",
             )
-    for fault in annotation_faults(texts):
-        yield subject.error(fault.rule, f"{path}[{fault.annotation}]", fault.message, fault.remedy)
+    for fault in annotation_faults(texts, settings):
+        tell = subject.warning if fault.rule == NOT_IN_FORCE else subject.error
+        yield tell(fault.rule, f"{path}[{fault.annotation}]", fault.message, fault.remedy)

@@ -11,13 +11,14 @@ from dovetail.api.yaml_events import join, shorten
 from dovetail.model.field_errors import value_flaw
 from dovetail.model.finding import Finding
 from dovetail.model.records import pool_record
+from dovetail.model.rule_settings import RuleSettings
 from dovetail.planning.nodepool.validation import field_flaws, restricted_label, unsettable_label
 from dovetail.rules.budgets import budget_duration_remedy, meant_reason
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, short_duration
 from dovetail.values.mending import is_unitless, meant_duration
 from dovetail.values.spelling import meant_word
 from dovetail.views.findings.beside import mark_findings
-from dovetail.views.findings.budgets import BUDGETS, budget_findings
+from dovetail.views.findings.budgets import BUDGETS, budget_findings, unread_graceful
 from dovetail.views.findings.pods import annotation_field, node_findings
 from dovetail.views.findings.subject import Subject
 
@@ -272,15 +273,20 @@ def _mapping(value: object) -> Mapping[str, Any]:
 # -- valid, but hardly meant ------------------------------------------------------------------------------------------
 
 
-def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime, nodes: int | None) -> Iterator[Finding]:
+def pool_findings(
+    subject: Subject, pool: objects.NodePool, at: datetime, nodes: int | None, settings: RuleSettings
+) -> Iterator[Finding]:
     """Findings about the times and budgets of a NodePool; `nodes`: how many it has, if that is known."""
     template = pool.spec.template
-    graceful = pool_record(pool).graceful_expire_after_ns
+    record = pool_record(pool, settings)
+    graceful = record.graceful_expire_after_ns
     yield from mark_findings(subject, pool.metadata.annotations)
-    yield from node_findings(subject, "spec.template.metadata", template.metadata.annotations or {})
+    yield from node_findings(subject, "spec.template.metadata", template.metadata.annotations or {}, settings)
     yield from _times(subject, template.spec, _TEMPLATE)
     yield from _expiry(subject, pool, graceful)
-    yield from budget_findings(subject, pool, at, graceful=graceful is not None, nodes=nodes)
+    yield from budget_findings(subject, pool, at, graceful=graceful is not None, nodes=nodes, settings=settings)
+    if record.unread_graceful:
+        yield unread_graceful(subject)
     for flaw in field_flaws(pool):  # the API server lets them pass (01 §4.2)
         message = f"{flaw.message}; no node is made from the pool: its condition ValidationSucceeded is False"
         yield subject.error(UNUSABLE, shorten(flaw.field, 300), message, flaw.remedy)
@@ -289,7 +295,8 @@ def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime, nodes:
             "AnnotationNotOnPods",
             annotation_field("metadata", names.DO_NOT_DISRUPT),
             "do-not-disrupt is read on pods and Nodes; on the NodePool itself it has no effect",
-            'move it to spec.template.metadata.annotations, or write a budget with nodes: "0"',
+            'move it to spec.template.metadata.annotations, or write a budget with nodes: "0"'
+            + ("" if settings.decider.own_budgets else " and reasons: without them it keeps empty nodes too"),
         )
 
 
@@ -309,9 +316,9 @@ def class_findings(
         )
 
 
-def claim_findings(subject: Subject, claim: objects.NodeClaim) -> Iterator[Finding]:
+def claim_findings(subject: Subject, claim: objects.NodeClaim, settings: RuleSettings) -> Iterator[Finding]:
     """Findings about the times of a NodeClaim. A claim of a pool has the times of the pool, which has the finding."""
-    yield from node_findings(subject, "metadata", claim.metadata.annotations)
+    yield from node_findings(subject, "metadata", claim.metadata.annotations, settings)
     yield from mark_findings(subject, claim.metadata.annotations)
     if not claim.metadata.labels.get(names.NODEPOOL_LABEL):
         yield from _times(subject, claim.spec, "spec")
