@@ -17,6 +17,7 @@ import msgspec
 import yaml
 
 from dovetail.cli.common.counting import SILENT_SECONDS
+from dovetail.cli.common.wrapping import broken_line, fitted_cells, joined_rows, terminal_width
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import is_printable, json_escaped, plain
 from dovetail.values.timestamp import TimeError, format_time, parse_time, relative
@@ -99,6 +100,9 @@ def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
 
 def print_lines(lines: Sequence[str]) -> None:
     """Print for people; colours are left out where the output is no terminal or NO_COLOR is set."""
+    width = terminal_width()
+    if width is not None:
+        lines = [part for line in lines for part in broken_line(line, width)]
     click.echo("\n".join(lines), color=False if os.environ.get("NO_COLOR") else None)
 
 
@@ -111,14 +115,17 @@ def sections(bodies: Mapping[str, Sequence[str]]) -> list[str]:
     return lines
 
 
-def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
-    """Columns padded to their widest cell, the first row being the heading. Cells may hold colours."""
-    widths = [max(len(click.unstyle(cell)) for cell in column) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)]
-        lines.append((indent + "   ".join(cells)).rstrip())
-    return [click.style(lines[0], bold=True), *lines[1:]]
+def table(rows: Sequence[Sequence[str]], indent: str = "", *, spare: Sequence[str] = ()) -> list[str]:
+    """Columns padded to their widest cell, the first row being the heading. Cells may hold colours.
+
+    On a narrow terminal cells break between words. `spare`: columns that go before that, the last one first.
+    """
+    width = terminal_width()
+    cells = (
+        [[[cell] for cell in row] for row in rows] if width is None else fitted_cells(rows, width - len(indent), spare)
+    )
+    heading, *others = joined_rows(cells, indent)
+    return [*(click.style(line, bold=True) for line in heading), *(line for row in others for line in row)]
 
 
 class Times:

@@ -187,7 +187,7 @@ class _ExplainText:
                     self.times.full(node.deadline, none="-"),
                 ]
             )
-        lines = table(_without_empty(rows, "TYPE", "ZONE"))
+        lines = table(_without_empty(rows, "TYPE", "ZONE"), spare=("POOL", "PODS", "TYPE", "ZONE"))
         for node in shown:
             detail = self._node_detail(node)
             if detail:
@@ -370,7 +370,7 @@ class _ExplainText:
                     self.times.localised("; ".join(blocking)),
                 ]
             )
-        return table(rows) if shown else []
+        return table(rows, spare=("DISRUPTION", "BLOCKS", "FORCED", "NODE")) if shown else []
 
     def changes(self, explanation: Explanation) -> list[str]:
         """A line for each node and pod whose answer changes within the span."""

@@ -45,7 +45,7 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
 
 def price_lines(source: str, known_share: float | None) -> list[str]:
     """The source of the prices, if it is not the built-in catalogue or does not know all of them."""
-    if known_share is None or (known_share == 1 and source == BUILT_IN):
+    if known_share is None or (known_share == 1 and source in ("", BUILT_IN)):
         return []
     if known_share == 1:
         return [f"Prices: {plain(source)}"]
