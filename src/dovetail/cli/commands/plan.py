@@ -183,7 +183,7 @@ def _answer(state: NodeState, found: AnswerView) -> NodeAnswer:
     since = "" if found.since is None else f" since {format_time(found.since)}"
     cause = str(found.cause)
     until = "" if found.until is None or is_leaving or format_time(found.until) in cause else format_time(found.until)
-    named = f"{state} {MEANING[state]}" if is_leaving else found.reason
+    named = f"{state} {MEANING[state]}" if is_leaving else found.reason or "starting"
     return NodeAnswer(fate, f"{named}{since}{until and f' until {until}'}: {cause}")
 
 
