@@ -10,7 +10,7 @@ import json
 import math
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -184,12 +184,15 @@ def _stored(body: Manifest, uid: str, **status: Any) -> Manifest:
 class Server:
     """Lists, and a watch of pods that tells of those that are deleted; of other kinds it tells nothing more."""
 
-    def __init__(self, nodes: int, kind: str) -> None:
+    def __init__(
+        self, nodes: int, kind: str, edit: Callable[[str, Manifest], Manifest] = lambda _plural, body: body
+    ) -> None:
+        """`edit`: what becomes of each object, by the plural of its kind."""
         self._bodies: dict[str, list[str]] = {kind.plural: [] for kind in _KINDS}
         self._told: asyncio.Queue[str] = asyncio.Queue()
         self._version = _VERSION
         for resource, body in objects(nodes, kind):
-            self._bodies[resource.plural].append(json.dumps(body))
+            self._bodies[resource.plural].append(json.dumps(edit(resource.plural, body)))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         plural = request.path.rpartition("/")[2]
@@ -230,8 +233,9 @@ class Server:
         return web.Response(text=body["metadata"]["name"])
 
 
-async def serve(nodes: int, kind: str) -> None:
-    server, app = Server(nodes, kind), web.Application()
+async def run_server(server: Server) -> None:
+    """Say where it serves, and serve until the process ends."""
+    app = web.Application()
     app.router.add_post("/end", server.end)
     app.router.add_get("/{path:.*}", server.answer)
     runner = web.AppRunner(app)
@@ -242,4 +246,4 @@ async def serve(nodes: int, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1]), sys.argv[2]))
+    asyncio.run(run_server(Server(int(sys.argv[1]), sys.argv[2])))
