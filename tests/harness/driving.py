@@ -7,6 +7,7 @@ async def test_it(setting: Driven) -> None:
 pytestmark = stage(drive)
 """
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -17,6 +18,7 @@ from dovetail.api import names
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.driven_cluster import DrivenCluster
 from dovetail.controllers.beside.driving import DriveOptions, drive_controllers
+from dovetail.controllers.beside.karpenter_watch import LOOK_SECONDS, KarpenterWatch
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import EVENTS, NODES, Clock, KubeApi
@@ -37,9 +39,10 @@ BESIDE_TAINT = (names.BESIDE_DISRUPTED_TAINT, "NoSchedule")
 
 
 class Driven(Setting):
-    """With the Karpenter."""
+    """With the Karpenter, and with what drive knows about it."""
 
     karpenter: Karpenter
+    watch: KarpenterWatch
 
     def held(self) -> dict[str, bool]:
         """By Node, whether Karpenter is kept off it by us."""
@@ -69,6 +72,14 @@ def cluster_driven(api: KubeApi, clock: Clock, failures: Failures | None) -> Wat
     return DrivenCluster(api, clock, failures=failures)
 
 
+async def watched(setting: Driven) -> None:
+    """Looks after Karpenter as the process does, also after a restart of it."""
+    api = setting.sim.server.client(names.COMPONENT)
+    while True:
+        await setting.watch.look(api, setting.sim.clock)
+        await setting.sim.clock.sleep(LOOK_SECONDS)
+
+
 @gives("setting")
 def drive(
     scenario: Scenario[Driven],
@@ -86,7 +97,9 @@ def drive(
         setting.metrics = Metrics(CollectorRegistry())
         cluster = program.cluster
         assert isinstance(cluster, DrivenCluster)
-        return drive_controllers(cluster, setting.metrics, options or DriveOptions(compute=InlineCompute()), Timings())
+        given = options or DriveOptions(compute=InlineCompute())
+        setting.watch = KarpenterWatch()
+        return drive_controllers(cluster, setting.metrics, setting.watch, given, Timings())
 
     async def within(sim: SimCluster, program: Program) -> None:
         setting = Driven(sim, program)
@@ -97,7 +110,10 @@ def drive(
             setting.provider = setting.cloud
             setting.karpenter = await stack.enter_async_context(Karpenter(sim, setting.cloud))
             await program.start()
-            await scenario(setting)
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(watched(setting))
+                await scenario(setting)
+                watching.cancel()
             await program.stop()
 
     # The checkers know the marks of `run`; the tests of drive look for its own.

@@ -78,6 +78,7 @@ async def run_drive(options: DriveRunOptions) -> None:
         ),
         types=options.instance_types,
         gated=not options.dry_run,
+        hold_pods=options.hold_pods,
     )
 
     def cluster_of(connected: ClusterConnection, failures: Failures) -> DrivenCluster:
@@ -92,7 +93,9 @@ async def run_drive(options: DriveRunOptions) -> None:
         )
 
     await run_beside(
-        options, cluster_of, lambda cluster, metrics, _: drive_controllers(cluster, metrics, driving, Timings())
+        options,
+        cluster_of,
+        lambda cluster, metrics, karpenter: drive_controllers(cluster, metrics, karpenter, driving, Timings()),
     )
 
 

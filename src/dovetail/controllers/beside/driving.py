@@ -1,7 +1,7 @@
 """Creates the controllers of drive: Dovetail decides, and Karpenter launches, drains and ends (10 §I.4)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,9 +13,10 @@ from dovetail.controllers.beside.driven_cluster import DrivenCluster
 from dovetail.controllers.beside.gate import NodeGate
 from dovetail.controllers.beside.holds import drive_policy
 from dovetail.controllers.beside.invalid_marks import InvalidMarks
-from dovetail.controllers.beside.karpenter_lease import KarpenterLease
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.controllers.beside.late import LateNodes
 from dovetail.controllers.beside.observed_types import ObservedTypes
+from dovetail.controllers.beside.pod_holds import PodHolds
 from dovetail.controllers.beside.roll_stamps import RollStamps
 from dovetail.controllers.beside.scope import DriveScope
 from dovetail.controllers.disruption.accounts import DisruptionAccounts
@@ -43,31 +44,33 @@ from dovetail.runtime.manager import Controller
 from dovetail.scheduling.placement import SchedulingOptions
 from dovetail.state.scheduling import SchedulingState
 
+OBSERVED_SECONDS: Final = 5.0  # each new node may show a type, or a place, that was not known
+
 
 class DriveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The user's options for drive. `types`: the instance types of a file; without one they are those of the nodes.
 
-    `gated`: wait until Karpenter is kept off the nodes. A dry run cannot keep it off.
+    `gated`: wait until Karpenter is kept off the nodes. A dry run cannot keep it off. `hold_pods`: also write
+    do-not-disrupt on pods, for drains that outlast a window.
     """
 
     compute: Compute
     scheduling: SchedulingOptions = SchedulingOptions()
     types: Sequence[InstanceType] | None = None
     gated: bool = True
+    hold_pods: bool = False
 
 
 def drive_controllers(
-    cluster: DrivenCluster, metrics: Metrics, options: DriveOptions, timings: Timings
+    cluster: DrivenCluster, metrics: Metrics, karpenter: KarpenterWatch, options: DriveOptions, timings: Timings
 ) -> list[Controller]:
     """Call it before the reflectors run: the controllers subscribe to the stores."""
     execution = msgspec.structs.replace(BY_KARPENTER, names_types=options.types is not None)
     counts, disrupted = BesideMetrics(metrics.registry), DisruptionMetrics(metrics.registry)
-    scope, lease = DriveScope(cluster), KarpenterLease(cluster.clock)
+    scope = DriveScope(cluster)
     holding = node_holding(cluster, scope, drive_policy, counts)
-    gate = NodeGate(cluster, scope, lease, gated=options.gated)
-    types = InstanceTypeSource(
-        cluster, ObservedTypes(cluster, options.types), keep_seconds=timings.instance_types_seconds
-    )
+    gate = NodeGate(cluster, scope, karpenter, gated=options.gated)
+    types = InstanceTypeSource(cluster, ObservedTypes(cluster, options.types), keep_seconds=OBSERVED_SECONDS)
     state = SchedulingState(cluster)
     creation, compute = ClaimCreation(cluster, metrics), SerialCompute(options.compute)
     planner = DisruptionPlanner(options=options.scheduling, settings=cluster.settings)
@@ -93,9 +96,8 @@ def drive_controllers(
         timings=timings,
         closed=gate.closed,
     )
-    lease.observers.append(disruption.look_again)
+    karpenter.observers.append(disruption.look_again)
     controllers: list[Any] = [
-        lease,
         holding.holds,
         holding.releases,
         LateNodes(cluster, scope, counts),
@@ -112,6 +114,8 @@ def drive_controllers(
         accounts,
         disruption,
     ]
+    if options.hold_pods:
+        controllers.append(PodHolds(cluster, scope, counts, lambda: karpenter.reads_durations))
     for controller in controllers:
         if isinstance(controller, KeyedController):
             controller.measure(metrics)

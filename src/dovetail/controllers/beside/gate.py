@@ -9,7 +9,7 @@ from typing import Final
 
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.beside.karpenter_lease import KarpenterLease
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.controllers.beside.scope import BesideScope
 from dovetail.model.records import node_record
 from dovetail.planning.disruption.assessment import ClosedPool
@@ -22,13 +22,13 @@ class NodeGate:
     """Which NodePools are closed. Create it before changes are applied."""
 
     def __init__(
-        self, cluster: WatchedCluster, scope: BesideScope, lease: KarpenterLease, *, gated: bool = True
+        self, cluster: WatchedCluster, scope: BesideScope, karpenter: KarpenterWatch, *, gated: bool = True
     ) -> None:
         """Without `gated` it only looks whether there is a Karpenter."""
         self._gated = gated
         self._cluster = cluster
         self._scope = scope
-        self._lease = lease
+        self._karpenter = karpenter
         self._held_at: dict[str, datetime | None] = {}  # by Node; None: Karpenter could not have chosen it before
         cluster.nodes.subscribe(self._node_changed)
 
@@ -45,7 +45,8 @@ class NodeGate:
 
     def halted(self) -> str | None:
         """Why nobody would launch or drain nodes."""
-        return self._lease.why_not_live()
+        problem = self._karpenter.problem
+        return f"nobody would launch or drain nodes: {problem}" if problem else None
 
     def closed(self, now: datetime) -> Mapping[str, ClosedPool]:
         """The pools in which no command begins."""

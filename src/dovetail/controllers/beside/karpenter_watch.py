@@ -1,6 +1,7 @@
 """Watches whether Karpenter is there, and which version: by its Lease, and the image of the pod that holds it."""
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from dovetail.api import names, objects
@@ -37,6 +38,8 @@ class KarpenterWatch:
         self._asked = ""  # the holder whose version was looked up
         self.problem = ""
         """What is wrong, with the remedy; empty: nothing, or it is not known yet."""
+        self.observers: list[Callable[[], None]] = []
+        """Called when that has changed."""
 
     @property
     def reads_durations(self) -> bool:
@@ -67,6 +70,9 @@ class KarpenterWatch:
             log.error("%s", self.problem)
         elif before and not self.problem:
             log.info("Karpenter is there")
+        if self.problem != before:
+            for notify in self.observers:
+                notify()
         if self._version != version:
             log.info("found Karpenter", extra={"version": self._version, "reads-durations": self.reads_durations})
 
