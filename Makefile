@@ -60,7 +60,7 @@ test: $(DEV) ## run the tests; builds a control plane for them once, in about 6 
 peer: $(DEV) ## run the tests beside the real Karpenter; builds it once, in about 5 minutes
 	@$(BIN)/python -m tests.cluster build > /dev/null
 	@$(BIN)/python -m tests.peer build > /dev/null
-	$(PYTEST) -n 4 --peer --durations=10 tests/peer
+	$(PYTEST) -n 6 --peer --durations=10 tests/peer
 
 coverage: $(DEV) ## measure branch coverage of values, rules, state and planning
 	$(BIN)/coverage erase

@@ -153,13 +153,13 @@ class RealCluster(Cluster):
 
     def __init__(self, plane: access.Cluster) -> None:
         super().__init__()
-        self._plane = plane
+        self.plane = plane
 
     def run_test(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def scenario() -> None:
             async with (
                 asyncio.timeout(self.longest_seconds),
-                connect(kubeconfig=str(self._plane.kubeconfig), qps=None) as self.api,
+                connect(kubeconfig=str(self.plane.kubeconfig), qps=None) as self.api,
             ):
                 try:
                     await test()
@@ -193,7 +193,7 @@ class RealCluster(Cluster):
             urllib.request.urlopen(f"{self._etcd()}/v3/kv/compaction", body, timeout=10).close()
 
     def _etcd(self) -> str:
-        data = f"--data-dir={self._plane.folder / 'etcd'}"
+        data = f"--data-dir={self.plane.folder / 'etcd'}"
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 words = file.read_text().split("\0")

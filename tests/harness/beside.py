@@ -7,34 +7,59 @@ async def test_it(beside: BesideKarpenter) -> None:
     await beside.stamp(first)
 """
 
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+import asyncio
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+from prometheus_client import generate_latest
 
 from dovetail.api import names
 from dovetail.api.names import ConditionType
-from dovetail.ports import Create, Delete, Patch, Resource
+from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.model.beside import OFF
+from dovetail.ports import Clock, Create, Delete, KubeApi, Patch, Resource
+from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw, active, deleting
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.values.timestamp import parse_time
-from tests.contract.backends import Cluster, RealCluster, SimulatedCluster, condition
+from tests.contract.backends import RealCluster, SimulatedCluster, condition
 from tests.contract.bodies import DEPLOYMENTS, NODECLAIMS, NODECLASSES, NODEPOOLS, NODES, PODS, Object
 from tests.harness import manifests
 from tests.harness.claims import node_class, node_pool
+from tests.harness.guarding import BesideProgram
 from tests.harness.provisioning import BIG, OF_FOUR
 
 NO_BUDGET: Final = {"nodes": "0"}
 ALL: Final = {"nodes": "100%"}
+GUARD_URL: Final = "guard.url"  # in the folder of the control plane: where the metrics of guard are
 STAMP: Final = "dovetail-expired-1"
+Metrics: TypeAlias = Callable[[], Awaitable[str]]  # the text of /metrics of guard
 
 
 class RealBeside(RealCluster):
     """The control plane of the test run, with the real Karpenter, which other tests use too."""
 
-    longest_seconds = 240
+    longest_seconds = 280
+    clock = SystemClock()
+
+    def client(self) -> KubeApi:
+        """Another client, for somebody who looks on."""
+        return self.api
+
+    @asynccontextmanager
+    async def guard(self) -> AsyncIterator[Metrics]:
+        """The guard of the test run looks after all pools that do not keep it away."""
+        url = (self.plane.folder / GUARD_URL).read_text()
+
+        async def metrics() -> str:
+            return await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read().decode())
+
+        yield metrics
 
 
 class SimulatedBeside(SimulatedCluster):
@@ -43,6 +68,28 @@ class SimulatedBeside(SimulatedCluster):
     karpenter: Karpenter
     cloud: SimCloud
     _names = 0
+
+    @property
+    def clock(self) -> Clock:
+        return self._sim.clock
+
+    def client(self) -> KubeApi:
+        """Another client, for somebody who looks on."""
+        return self._sim.server.client("witness")
+
+    @asynccontextmanager
+    async def guard(self) -> AsyncIterator[Metrics]:
+        async with asyncio.TaskGroup() as tasks:
+            program = BesideProgram(
+                self._sim, tasks, lambda cluster, metrics: guard_controllers(cluster, metrics, GuardOptions())
+            )
+            await program.start()
+
+            async def metrics() -> str:
+                return generate_latest(program.metrics.registry).decode()
+
+            yield metrics
+            await program.stop()
 
     def unique(self, name: str) -> str:
         """The same name in each run: chance goes by names."""
@@ -66,7 +113,7 @@ class SimulatedBeside(SimulatedCluster):
 class BesideKarpenter:
     """What the tests of a Karpenter ask again and again. Each test has pools of its own."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: RealBeside | SimulatedBeside) -> None:
         self.cluster = cluster
         self.namespace = ""
 
@@ -77,16 +124,34 @@ class BesideKarpenter:
 
         self.cluster.run_test(within_a_namespace)
 
+    @asynccontextmanager
+    async def guard(self) -> AsyncIterator[None]:
+        """With guard beside Karpenter."""
+        async with self.cluster.guard() as self._metrics:
+            yield
+
+    async def late(self, pool: str) -> float:
+        """How many nodes of the pool guard has counted as taken before they could be held."""
+        series = f'dovetail_beside_late_total{{nodepool="{pool}"}} '
+        lines = (await self._metrics()).splitlines()
+        return sum(float(line.removeprefix(series)) for line in lines if line.startswith(series))
+
     # -- making --------------------------------------------------------------------------------------------------------
 
     async def pool(
-        self, *, boots: str = "", template: Mapping[str, Any] | None = None, name: str = "", **disruption: Any
+        self,
+        *,
+        guarded: bool = False,
+        boots: str = "",
+        template: Mapping[str, Any] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        **disruption: Any,
     ) -> str:
         """A pool of machines of 4 cpus, which are never consolidated unless told otherwise.
 
-        `boots`: how long a machine takes until its Node is there.
+        `guarded`: guard looks after it. `boots`: how long a machine takes until its Node is there.
         """
-        name = name or self.cluster.unique("pool")
+        name = self.cluster.unique("pool")
         delay = {"spec": {"nodeRegistrationDelay": boots}} if boots else {}
         await self.cluster.make(NODECLASSES, node_class(name, **delay))
         reference = {"group": names.KWOK_GROUP, "kind": names.KWOK_NODECLASS_KIND, "name": name}
@@ -97,7 +162,9 @@ class BesideKarpenter:
             "budgets": [ALL],
             **disruption,
         }
-        await self.cluster.make(NODEPOOLS, node_pool(name, template=spec, disruption=told))
+        body = node_pool(name, template=spec, disruption=told)
+        body["metadata"]["annotations"] = {**(annotations or {}), **({} if guarded else {names.BESIDE: OFF})}
+        await self.cluster.make(NODEPOOLS, body)
         return name
 
     async def run(
@@ -159,6 +226,10 @@ class BesideKarpenter:
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
+    async def let_guard_in(self, pool: str) -> None:
+        """From now on guard looks after the pool."""
+        await self.cluster.api.write(Patch(NODEPOOLS, pool, {"metadata": {"annotations": {names.BESIDE: None}}}))
+
     async def annotate_node(self, claim: Raw, value: str | None, key: str = names.DO_NOT_DISRUPT) -> None:
         await self.cluster.api.write(
             Patch(NODES, claim["status"]["nodeName"], {"metadata": {"annotations": {key: value}}})
@@ -189,6 +260,10 @@ class BesideKarpenter:
     async def pods(self, app: str) -> list[Raw]:
         found = await self.cluster.api.list(PODS, namespace=self.namespace, labels=f"app={app}")
         return list(found.items)
+
+    @staticmethod
+    def created_at(obj: Raw) -> datetime:
+        return parse_time(obj["metadata"]["creationTimestamp"])
 
     async def claim(self, claim: Raw) -> Raw | None:
         return await self.cluster.find(NODECLAIMS, claim["metadata"]["name"])

@@ -7,6 +7,8 @@ Where the two differ the real one is right, and the simulated one is to be mende
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -15,9 +17,16 @@ from tests.cluster.build import locked
 from tests.cluster.fixtures import ROOT
 from tests.harness.beside import BesideKarpenter, RealBeside, SimulatedBeside
 
+# What concerns a whole cluster is tried on the simulated one elsewhere.
+REAL_ONLY: Final = {"test_alone.py"}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--peer", action="store_true", help="run tests/peer on the real Karpenter too")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path.name in REAL_ONLY and not config.getoption("--peer", default=False) else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -4,7 +4,7 @@ from dovetail.api import names
 from dovetail.api.names import ConditionType
 from tests.harness.beside import NO_BUDGET, STAMP, BesideKarpenter, at
 
-NEXT_LOOK = 30  # seconds within which the loop has looked again, though it validates for another test
+NEXT_LOOK = 90  # seconds within which the loop has looked again, though it validates for other tests
 
 
 async def test_a_stamped_claim_is_replaced_and_nothing_sets_the_hash_back(beside: BesideKarpenter) -> None:
@@ -15,7 +15,7 @@ async def test_a_stamped_claim_is_replaced_and_nothing_sets_the_hash_back(beside
     await beside.stamp(old)
     drifted = await beside.until(old, ConditionType.DRIFTED, timeout=5)
     assert drifted["reason"] == "NodePoolDrifted"
-    await beside.until_going(old, timeout=60)
+    await beside.until_going(old, timeout=NEXT_LOOK)
     found = await beside.claim(old)
     assert found is None or found["metadata"]["annotations"][names.NODEPOOL_HASH] == STAMP
     (new,) = [each for each in await beside.claims(pool) if each["metadata"]["uid"] != old["metadata"]["uid"]]
@@ -44,7 +44,7 @@ async def test_a_hold_comes_too_late_once_the_replacement_starts(beside: BesideK
     await beside.stamp(old)
     await beside.until(old, ConditionType.DISRUPTION_REASON, timeout=NEXT_LOOK)
     await beside.annotate_node(old, "true")
-    await beside.until_going(old, timeout=60)
+    await beside.until_going(old, timeout=NEXT_LOOK)
 
 
 async def test_a_hold_during_the_validation_drops_the_command(beside: BesideKarpenter) -> None:
@@ -58,7 +58,7 @@ async def test_a_hold_during_the_validation_drops_the_command(beside: BesideKarp
     await beside.annotate_node(node, "true")
     await beside.untouched(node, seconds=25)
     await beside.annotate_node(node, None)
-    await beside.until_going(node, timeout=60)
+    await beside.until_going(node, timeout=NEXT_LOOK)
 
 
 async def test_an_annotated_node_does_not_hold_a_drain(beside: BesideKarpenter) -> None:
@@ -114,8 +114,8 @@ async def test_values_that_karpenter_cannot_read_hold_nothing(beside: BesideKarp
         await beside.annotate_pod(pod, "yes")
     await beside.stamp(first)
     await beside.stamp(second)
-    await beside.until_going(first, timeout=60)
-    await beside.until_going(second, timeout=60)
+    await beside.until_going(first, timeout=NEXT_LOOK)
+    await beside.until_going(second, timeout=NEXT_LOOK)
     await beside.until_gone(first, timeout=60)
     await beside.until_gone(second, timeout=60)
 

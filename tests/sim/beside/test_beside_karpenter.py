@@ -1,138 +1,42 @@
 """Guard beside a Karpenter, with chance for users, crashes and lost replies, in virtual time (10 §1).
 
-What must hold, whatever happens: a user's annotation is never changed; no node is taken while it is held, or while a
-pod has been blocked on it for some seconds; a protected pod is evicted only from a node that was taken before, and each
-such node is counted; every hold ends.
+What must hold, whatever happens, is in `tests/harness/hold_witness.py`; and every hold ends.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
-import msgspec
 import pytest
 
-from dovetail.api import names
-from dovetail.api.names import ConditionType
-from dovetail.api.objects import Pod
+from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
-from dovetail.model.records import PodInterner, PodRecord
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, ApiError, Delete, EventType, OutcomeUnknown, Patch, Resource
-from dovetail.rules.protection import protection
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, ApiError, Delete, OutcomeUnknown, Patch
 from dovetail.runtime.manager import Controller
 from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.karpenter import Karpenter
-from dovetail.sim.actors.wire import DEPLOYMENTS, Raw, deleting
+from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.server.faults import Fault
-from dovetail.sim.server.store import Change
-from dovetail.values.timestamp import parse_time
 from tests.harness import manifests
 from tests.harness.claims import node_class
 from tests.harness.guarding import BesideProgram
+from tests.harness.hold_witness import HoldWitness, looking_on
 from tests.harness.provisioning import pool_of_four
 
 HOURS: Final = 3
-SLACK: Final = timedelta(seconds=1)  # between a decision and its first write
-NOTICED: Final = timedelta(seconds=5)  # within which guard has held a node, whatever was lost on the way
 WORKLOADS: Final[Mapping[str, Mapping[str, str]]] = {
     "plain": {},
     "windowed": {names.DISRUPTION_SCHEDULE: "*/20 * * * *", names.DISRUPTION_SCHEDULE_DURATION: "8m"},
     "blocked": {names.DISRUPTION_BLOCK_SCHEDULE: "0 * * * *", names.DISRUPTION_BLOCK_DURATION: "30m"},
     "short": {names.DO_NOT_DISRUPT: "15m"},
 }
-
-
-class HoldWitness:
-    """Looks at each write of a run, and keeps what must not be."""
-
-    def __init__(self, sim: SimCluster) -> None:
-        self.sim = sim
-        self.broken: list[str] = []
-        self.users: dict[str, str] = {}  # by Node: the do-not-disrupt that a user wrote
-        self.late: set[str] = set()  # Nodes that were taken before they could be held, and lost a protected pod
-        self.taken = 0
-        self.guard_since: datetime | None = None  # None: it does not run
-        self._held_since: dict[str, datetime] = {}
-        self._taken_at: dict[str, datetime] = {}
-        self._pods = PodInterner()
-        sim.server.registry.store.observers.append(self._look)
-
-    def _look(self, resource: Resource[Any], change: Change) -> None:
-        if resource.plural == NODES.plural:
-            self._look_at_node(change)
-        elif resource.plural == "pods" and change.old is not None and not deleting(change.old.body):
-            self._look_at_pod(change.new.body)
-
-    def _look_at_node(self, change: Change) -> None:
-        name, now = change.new.body["metadata"]["name"], self.sim.clock.now()
-        if change.type is EventType.DELETED:
-            for known in (self.users, self._held_since, self._taken_at):
-                known.pop(name, None)
-            return
-        annotations = change.new.body["metadata"].get("annotations") or {}
-        value = annotations.get(names.DO_NOT_DISRUPT)
-        if name in self.users and value != self.users[name]:
-            self.broken.append(f"{now} {name}: a user wrote {self.users[name]!r}, and it is {value!r}")
-        if names.HELD in annotations and value == "true":
-            self._held_since.setdefault(name, now)
-        else:
-            self._held_since.pop(name, None)
-        keys = {taint["key"] for taint in change.new.body["spec"].get("taints") or ()}
-        if names.DISRUPTED_TAINT not in keys:
-            self._taken_at.pop(name, None)
-        elif name not in self._taken_at:
-            self.taken += 1
-            self._taken_at[name] = now
-            if not any(map(deleting, self._claims(name))):  # else somebody has deleted the claim
-                self._look_at_command(name, now)
-
-    def _look_at_command(self, node: str, now: datetime) -> None:
-        held_since = self._held_since.get(node)
-        if held_since is not None and now - held_since > SLACK:
-            self.broken.append(f"{now} {node} was taken though it was held since {held_since}")
-        if self.guard_since is None or now - self.guard_since < NOTICED or node in self.users:
-            return
-        for pod in self.sim.pods(node=node):
-            record, started = self._record(pod), pod.get("status", {}).get("startTime")
-            if started is None or now - parse_time(started) < NOTICED or deleting(pod):
-                continue
-            if all(any(not each.allowed for each in protection(record, at)) for at in (now, now - NOTICED)):
-                self.broken.append(f"{now} {node} was taken though {record.name} was blocked on it")
-
-    def _record(self, pod: Raw) -> PodRecord:
-        """The pod as it was before anybody deleted it."""
-        body = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": None}}
-        return self._pods.pod(msgspec.convert(body, Pod, strict=False))
-
-    def _claims(self, node: str) -> list[Raw]:
-        return [each for each in self.sim.objects(NODECLAIMS) if each.get("status", {}).get("nodeName") == node]
-
-    def _look_at_pod(self, pod: Raw) -> None:
-        if not deleting(pod):
-            return
-        now, node = self.sim.clock.now(), pod["spec"].get("nodeName", "")
-        blocking = [each for each in protection(self._record(pod), now) if not each.allowed]
-        claims = self._claims(node)
-        if not blocking or not claims or not all(map(deleting, claims)):
-            return  # somebody scaled the workload down, or the pod goes in peace
-        if not any(_has_reason(claim) for claim in claims):
-            return  # somebody deleted the claim
-        held_since, taken_at = self._held_since.get(node), self._taken_at.get(node)
-        if held_since is not None and taken_at is not None and held_since + SLACK < taken_at:
-            self.broken.append(f"{now} {pod['metadata']['name']} on {node}: {blocking[0].message}")
-        self.late.add(node)
-
-
-def _has_reason(claim: Raw) -> bool:
-    conditions = claim["status"].get("conditions", ())
-    return any(each["type"] == ConditionType.DISRUPTION_REASON for each in conditions)
 
 
 class Chance:
@@ -176,12 +80,11 @@ class Chance:
             await self._write(name, None)
         elif free:
             name, value = self._draw.choice(free), self._draw.choice(("true", "2h", "false"))
-            self._seen.users[name] = value
-            await self._write(name, value)
+            self._seen.user_wrote(await self._write(name, value), value)
 
-    async def _write(self, node: str, value: str | None) -> None:
+    async def _write(self, node: str, value: str | None) -> objects.Node:
         body = {"metadata": {"annotations": {names.DO_NOT_DISRUPT: value}}}
-        await self._sim.api.write(Patch(NODES, node, body))
+        return await self._sim.api.write(Patch(NODES, node, body))
 
     async def _delete_claim(self) -> None:
         claims = [each["metadata"]["name"] for each in self._sim.objects(NODECLAIMS)]
@@ -211,8 +114,9 @@ class Chance:
         await self._karpenter.start()
 
 
-async def _live(sim: SimCluster, guard: BesideProgram, karpenter: Karpenter, seed: int, *, quiet: bool) -> HoldWitness:
-    seen = HoldWitness(sim)
+async def _live(
+    sim: SimCluster, guard: BesideProgram, karpenter: Karpenter, seen: HoldWitness, seed: int, *, quiet: bool
+) -> None:
     seen.guard_since = sim.clock.now()
     chance = Chance(sim, guard, karpenter, seen, seed)
     disruption = {"consolidateAfter": "30s", "budgets": [{"nodes": "50%"}]}
@@ -237,7 +141,6 @@ async def _live(sim: SimCluster, guard: BesideProgram, karpenter: Karpenter, see
     await chance.end_guard()
     if quiet:  # else a guard may have ended before it could count
         assert chance.counted >= len(seen.late)
-    return seen
 
 
 def _run(seed: int, *, quiet: bool = False) -> HoldWitness:
@@ -252,7 +155,9 @@ def _run(seed: int, *, quiet: bool = False) -> HoldWitness:
             group = await stack.enter_async_context(asyncio.TaskGroup())
             guard = BesideProgram(sim, group, controllers_of)
             await guard.start()
-            return await _live(sim, guard, karpenter, seed, quiet=quiet)
+            seen = await stack.enter_async_context(looking_on(sim.server.client("witness"), sim.clock))
+            await _live(sim, guard, karpenter, seen, seed, quiet=quiet)
+            return seen
         raise AssertionError("unreachable")
 
     async def told(sim: SimCluster) -> HoldWitness:
@@ -268,7 +173,7 @@ def _run(seed: int, *, quiet: bool = False) -> HoldWitness:
 def test_what_holds_whatever_happens(seed: int) -> None:
     seen = _run(seed)
     assert not seen.broken, "\n".join(seen.broken)
-    assert seen.taken >= 10, "Karpenter had too little to do"
+    assert len(seen.taken) >= 5, "Karpenter had too little to do"
 
 
 def test_nothing_is_late_while_nothing_fails() -> None:
@@ -276,4 +181,4 @@ def test_nothing_is_late_while_nothing_fails() -> None:
     seen = _run(0, quiet=True)
     assert not seen.broken, "\n".join(seen.broken)
     assert not seen.late
-    assert seen.taken >= 10, "Karpenter had too little to do"
+    assert len(seen.taken) >= 10, "Karpenter had too little to do"
