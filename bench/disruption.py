@@ -223,10 +223,10 @@ def print_disruption(sizes: tuple[int, ...] = _SIZES) -> None:
                 ]
             )
             alone, peak = statistics.median(run["single"] for run in runs), max(run["peak_mb"] for run in runs)
-            found = "; ".join(runs[0]["found"]) or "nothing"
+            commands = "; ".join(runs[0]["found"]) or "nothing"
             print(
                 f"{kind:<7}{nodes:>8}{_shown(first)}{growths[0]:>8}{_shown(again)}{growths[1]:>8}{alone:>12.2f} s"
-                f"{peak:>6.0f} MB  {found}; {runs[0]['could']} could go",
+                f"{peak:>6.0f} MB  {commands}; {runs[0]['could']} could go",
                 flush=True,
             )
             before = (nodes, first, again)
