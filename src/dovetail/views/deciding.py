@@ -97,8 +97,10 @@ class _Clues:
             self.scenario = True
 
     def _pod(self, document: Document) -> None:
-        if document.raw is not None and not _NAMED.search(document.raw):
-            return  # most pods, and there may be many
+        raw = None if document.raw is None else bytes(document.raw)
+        # Most pods, and there may be many: two plain searches take a tenth of the time of the other one.
+        if raw is not None and not ((b"karpenter" in raw or b"dovetail" in raw) and _NAMED.search(raw)):
+            return
         pod = decode(document, _ControllerPod)
         if pod.program:
             self.controllers.append(pod)
