@@ -29,6 +29,7 @@ LONGEST_SCALE_OUT = timedelta(minutes=30)
 LONGEST_GRACE_SECONDS = 8 * 86_400  # longer than any window (R11); a pod may request more than a datetime can represent
 _CLAIMS_NAMED = 3
 _FORCEFUL = "not checked: expireAfter ignores it"
+_NOT_REPAIRED = "nothing replaces it where the feature gate NodeRepair is off, which is Karpenter's default"
 _NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
 _NO_CLAIM = "no NodeClaim has its provider ID"
 _NOT_ASKED: Mapping[Reason, Verdict] = {}
@@ -309,7 +310,8 @@ def _deleting(member: ClusterNode, states: Collection[NodeState] = IN_DISRUPTION
 def _not_ready(member: ClusterNode) -> Iterator[Verdict]:
     """Node repair takes care of a node that is not Ready. Pods are not moved from it to save something."""
     if member.node is not None and not member.node.ready:
-        why = "the node is NotReady; node repair replaces it, not consolidation"
+        by = "node repair replaces it, not consolidation" if member.node.settings.node_repair else _NOT_REPAIRED
+        why = f"the node is NotReady; {by}"
         yield refuse(Rule.READY, member.object, why, transient=True)
 
 

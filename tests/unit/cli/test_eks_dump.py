@@ -230,3 +230,43 @@ def test_every_end_has_its_reason() -> None:
     assert ends["NodeClaim/spot-batch-9x2kq"].startswith("NotRegistered: ")
     assert ends["NodeClaim/general-3b295"].startswith("Expired: ")
     assert not any(message.startswith("Other") for message in ends.values())
+
+
+def data_of(items: list[dict[str, Any]], *arguments: str) -> Any:
+    return json.loads("\n".join(asked_of(items, *arguments, "-o", "json").lines))
+
+
+def test_plan_and_simulate_agree_on_a_node_that_is_not_ready() -> None:
+    """Karpenter's feature gate NodeRepair is off by default; Dovetail repairs."""
+    broken = "ip-10-0-73-185"
+
+    def asked(decider: str) -> tuple[str, int]:
+        plan = asked_of(objects(), "plan", "--decider", decider)
+        (line,) = (line for line in plan.lines if line.startswith(broken))
+        played = data_of(objects(), "simulate", "--decider", decider, "--for", "1h")
+        assert played["decider"]["controller"] == decider
+        return line.partition("; ")[2], played["nodes"]["terminated"].get("Unhealthy", 0)
+
+    off = "nothing replaces it where the feature gate NodeRepair is off, which is Karpenter's default"
+    assert asked("karpenter") == (off, 0)
+    assert asked("dovetail") == ("node repair replaces it, not consolidation", 1)
+
+
+def test_protections_are_read_as_karpenter_does() -> None:
+    """Its own reading is what the whole answer follows, and it says so."""
+    items = objects()
+    pod = named(items, "Pod", "notebook")
+    pod["metadata"]["annotations"] = {
+        "karpenter.sh/do-not-disrupt": "1d",
+        "karpenter.sh/disruption-schedule": "0 2 * * 6",
+    }
+    name = f"pod/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    theirs, ours = (
+        data_of(items, "explain", name, "--decider", decider) for decider in ("karpenter@1.15.0", "dovetail")
+    )
+    assert (theirs["pods"][0]["allowed"], ours["pods"][0]["allowed"]) == (True, False)
+    assert theirs["decider"]["version"] == "1.15.0"
+    assert {each["rule"] for each in theirs["problems"]} >= {"NotInForce", "InvalidDoNotDisrupt"}
+    assert "NotInForce" not in {each["rule"] for each in ours["problems"]}
+    first = asked_of(items, "explain", name).lines[0]
+    assert first == "Karpenter decides: pod karpenter/karpenter-bad2e3944-3e04b runs it"

@@ -20,6 +20,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
+from dovetail.api.names import DovetailMode
 from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.disruption.engine import DisruptionController
@@ -79,7 +80,8 @@ class Play:
         self.scenario = scenario
         self.prepared: PreparedCluster = prepare(scenario, catalogue)
         self._gates = gates or FeatureGates(node_repair=scenario.settings.node_repair)
-        self._checked = checked
+        # The checks are those of Dovetail's rules.
+        self._checked = checked and scenario.settings.decider.mode is DovetailMode.RUN
         self._profiles = scheduler_profiles
         self._loop = new_loop(start=scenario.start)
         self._clock = VirtualClock(self._loop)
