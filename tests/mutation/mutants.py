@@ -392,4 +392,15 @@ MUTANTS = (
     _break("a replacement is started with types that are no longer cheaper", VALIDATION, "if set(planned.types) <= set(found.types)", "if set(planned.types) & set(found.types)", VALIDATION_TESTS),
     _break("a record counts if one of its NodeClaims carries it", COMMAND_RECORDS, "all(record_on(claim) == record", "any(record_on(claim) == record", RECORD_TESTS),
     _break("an annotation turns any NodeClaim into a replacement", COMMAND_RECORDS, "return is_named and claim", "return claim", RECORD_TESTS),
+    # -- beside Karpenter
+    _break("a hold is rewritten with each instant", "planning/beside/marks.py", "hold.until is not None and hold.until <= now and wanted", "wanted", "unit/planning/beside/test_changes.py"),
+    _break("releases do not wait for holds", "controllers/beside/holds.py", "if self._holds.has_turn else", "if False else", "sim/beside/test_holds.py"),
+    _break("stamped claims use up no budget", "planning/beside/stamping.py", "each in nodes), stamped)", "each in nodes), ())", "unit/planning/beside"),
+    _break("held nodes are stamped", "planning/beside/stamping.py", "or each.held or claim.stamped", "or claim.stamped", "unit/planning/beside"),
+    _break("stamping goes on without an answer", "controllers/beside/stamps.py", "self._answered, self._test = False, None", "self._answered, self._test = None, None", "sim/beside/test_stamps.py"),
+    _break("the hold of a pod ends early", "planning/beside/pod_holding.py", "-((started_at - until) // _SECOND)", "(until - started_at) // _SECOND", "unit/planning/beside"),
+    _break("a user's value on a pod goes with the mark", "planning/beside/pod_holding.py", "{names.POD_HOLD: None} if read_pod_hold(mark)", "{names.POD_HOLD: None, names.DO_NOT_DISRUPT: None} if read_pod_hold(mark)", "unit/planning/beside"),
+    _break("a late node counts with each pod and look", "controllers/beside/late.py", "if name not in self._late:", "if True:", "sim/beside/test_late.py"),
+    _break("cleanup takes a user's annotation", "planning/cleaning.py", 'held is not None and value == "true" and read_hold', "held is not None and read_hold", "sim/beside/test_cleaned.py"),
+    _break("cleanup takes Karpenter's own marks", "planning/cleaning.py", "if claim is not None and not karpenter and is_ours", "if claim is not None and is_ours", "unit/planning/test_cleaning.py"),
 )  # fmt: skip

@@ -19,6 +19,10 @@ class DecidingController(StrEnum):
 
 
 _NAMES: Final = {DecidingController.KARPENTER: "Karpenter", DecidingController.DOVETAIL: "Dovetail"}
+_GUARD_LIMITS: Final = (
+    "Guard holds a node or not, for all graceful reasons. It cannot stop a command that Karpenter has begun, nor "
+    "expireAfter, interruptions and deletions"
+)
 
 
 class Decider(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,6 +55,11 @@ class Decider(msgspec.Struct, frozen=True, rename="camel"):
         """For heads: `Karpenter 1.15 decides: it holds the Lease karpenter/karpenter-leader-election`."""
         who = "Karpenter decides, and Dovetail guards" if self.mode is DovetailMode.GUARD else f"{self.name} decides"
         return f"{who}: {self.reason}" if self.reason else who
+
+    @property
+    def limits(self) -> str:
+        """What the mode cannot do, for people who ask why a node goes all the same."""
+        return _GUARD_LIMITS if self.mode is DovetailMode.GUARD else ""
 
     @property
     def own_budgets(self) -> bool:

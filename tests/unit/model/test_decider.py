@@ -47,3 +47,8 @@ def test_the_tag_of_an_image_names_the_version(image: str, version: str | None) 
 
 def test_the_mode_is_part_of_the_value() -> None:
     assert Decider(DecidingController.DOVETAIL, mode=DovetailMode.GUARD) == parse_decider("dovetail:guard")
+
+
+def test_guard_says_what_it_cannot_do() -> None:
+    assert "cannot stop a command" in parse_decider("dovetail:guard").limits
+    assert parse_decider("dovetail").limits == parse_decider("karpenter@1.15").limits == ""

@@ -50,6 +50,17 @@ def test_the_last_taint_and_the_last_annotation_take_their_fields_with_them() ->
     assert bodies(cleaning) == [("", {"metadata": {"annotations": None}, "spec": {"taints": None}})]
 
 
+def test_while_karpenter_runs_its_own_marks_stay() -> None:
+    assert clean_node(node(DISRUPTED, THEIRS), OURS, karpenter=True) == Cleaning()
+    going = claim("Ready", "DisruptionState", "DisruptionReason")
+    assert clean_claim(going, karpenter=True).changes == ("condition DisruptionState",)
+
+
+def test_the_taint_of_drive_goes() -> None:
+    drives = {"key": "dovetail.dev/disrupted", "effect": "NoSchedule"}
+    assert bodies(clean_node(node(drives, THEIRS), None, karpenter=True)) == [("", {"spec": {"taints": [THEIRS]}})]
+
+
 def test_a_node_that_was_to_be_replaced_takes_pods_again() -> None:
     cleaning = clean_node(node(DISRUPTED, THEIRS), OURS)
     assert bodies(cleaning) == [("", {"spec": {"taints": [THEIRS]}})]
