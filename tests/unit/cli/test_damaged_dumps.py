@@ -227,6 +227,11 @@ REFUSED: Final[dict[str, tuple[str, tuple[Step, ...], object, str]]] = {
     "metadata of another type": ("KWOKNodeClass/default", ("metadata",), 7, "items[2].metadata: must be a mapping"),
     "a class's value": ("PriorityClass/high", ("value",), 2**31, "items[1].value: expected `int`"),
 }  # fmt: skip
+# Workloads of a cluster: their pods are played without them.
+LEFT_OUT: Final = (
+    *("more pods than can be", "a revision that is none", "an exit code that is none", "an owner without a UID"),
+    *("a Job that cannot know its pods", "a claim of nothing"),
+)
 PLAYED: Final[dict[str, tuple[str, tuple[Step, ...], object]]] = {
     "ready since nobody knows when": ("Pod/web-1-a", ("status", "conditions", 1, "lastTransitionTime"), None),
     "a machine of any size": ("Node/n2", ("status", "capacity", "cpu"), "9" * 400),
@@ -250,13 +255,25 @@ def dump_with(name: str, path: tuple[Step, ...], value: object) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", [case for case in REFUSED if case not in LEFT_OUT])
 def test_what_cannot_be_played_is_refused_by_name(dovetail: Program, case: str) -> None:
     name, path, value, said = REFUSED[case]
     outcome = dovetail("simulate", dovetail.file(dump_with(name, path, value)), "--at", AT, "--for", "2h")
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert outcome.err.startswith("dovetail: ")
     assert said.lower() in outcome.err.lower()
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_a_workload_that_cannot_be_read_is_left_out_by_name(dovetail: Program, case: str) -> None:
+    name, path, value, said = REFUSED[case]
+    outcome = dovetail("simulate", dovetail.file(dump_with(name, path, value)), "--at", AT, "--for", "2h")
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = outcome.out.splitlines()
+    place = next(number for number, line in enumerate(lines) if "LeftOut: " in line)
+    kind, _, object_ = name.partition("/")
+    assert lines[place - 1].startswith(f"warning {kind}/shop/{object_}  ")
+    assert said.rpartition(": ")[2].partition(" (")[0].lower() in lines[place].lower()
 
 
 @pytest.mark.parametrize("case", PLAYED)

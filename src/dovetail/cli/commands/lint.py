@@ -34,6 +34,7 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.model.rule_settings import settings_of
 from dovetail.values.foreign_text import plain
 from dovetail.views.deciding import who_decides
+from dovetail.views.findings.joined import joined
 from dovetail.views.findings.subject import subject_of
 from dovetail.views.lint import CHECKED_KINDS, NOT_CHECKED, is_checked, lint
 from dovetail.views.lint.openings import openings
@@ -214,6 +215,7 @@ def _print(problems: Sequence[Finding], reading: _LintInput, common: CommonOptio
         if format_ == "github":
             lines = list(github_lines(problems))
         else:
+            problems = joined(problems)
             lines = lines_by_file(problems, times) if reading.tree.searched else problem_lines(problems, times)
         if not common.quiet:
             lines += [*([""] if problems else []), *_summary(problems, reading, verbose=common.verbose)]

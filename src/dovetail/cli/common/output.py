@@ -21,6 +21,7 @@ from dovetail.cli.common.wrapping import broken_line, fitted_cells, joined_rows,
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import is_printable, json_escaped, plain
 from dovetail.values.timestamp import TimeError, format_time, parse_time, relative
+from dovetail.views.findings.joined import joined
 
 _BATCH = 1000
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
@@ -195,9 +196,9 @@ def count(number: int, one: str, several: str = "") -> str:
 
 
 def problem_lines(problems: Sequence[Finding], times: Times) -> list[str]:
-    """Two or three lines for each problem: the object, what is wrong, and what to write instead."""
+    """Two or three lines for each problem: the object, what is wrong, and what to write instead. Each problem once."""
     lines = []
-    for problem in problems:
+    for problem in joined(problems):
         place = "  ".join(filter(None, (plain(str(problem.object)), plain(problem.field))))
         parts = (click.style(place, bold=True) if place else "", plain(problem.file))
         rest = "  ".join(filter(None, parts))

@@ -1,0 +1,76 @@
+"""Tells a finding once: at the workload, with the number of the objects that it has made, or of pods like the first."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from dovetail.model.finding import Finding
+from dovetail.model.refs import Ref, Sentence
+
+# Who makes whom. The name of what is made begins with that of its maker.
+_RANKS: Final = {
+    **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "CronJob"), 0),
+    **dict.fromkeys(("ReplicaSet", "Job"), 1),
+    "Pod": 2,
+}
+
+
+def joined(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings in their order, without those of objects whose workload, or a pod like them, has the same."""
+    found = list(findings)
+    alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, finding in enumerate(found):
+        if finding.object.kind in _RANKS:
+            alike[_cause(finding)].append(place)
+    made: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    left_out: set[int] = set()
+    for places in alike.values():
+        heads: dict[tuple[str, str], int] = {}
+        for place in sorted(places, key=lambda place: _RANKS[found[place].object.kind]):
+            object_ = found[place].object
+            head = next((heads[stem] for stem in _stems(object_) if stem in heads), None)
+            if head is None:
+                heads[_stem(object_)] = place
+            else:
+                made[head][object_.kind] += 1
+                left_out.add(place)
+    return [_with_count(finding, made[place]) for place, finding in enumerate(found) if place not in left_out]
+
+
+def _cause(finding: Finding) -> tuple[str, ...]:
+    return (
+        finding.severity,
+        finding.rule,
+        str(finding.message),
+        finding.remedy,
+        finding.file,
+        finding.object.namespace,
+    )
+
+
+def _stem(object_: Ref) -> tuple[str, str]:
+    """What the names of others that belong to it begin with: of a pod, the name of its maker."""
+    maker = object_.name.rpartition("-")[0] if object_.kind == "Pod" else object_.name
+    return object_.kind, maker or object_.name
+
+
+def _stems(object_: Ref) -> Iterable[tuple[str, str]]:
+    """The stems that it would belong to: of every maker of such objects, and of pods like it."""
+    parts = object_.name.split("-")
+    names = ["-".join(parts[:number]) for number in range(1, len(parts))]
+    makers = [kind for kind, rank in _RANKS.items() if rank < _RANKS[object_.kind]]
+    yield from ((kind, name) for name in names for kind in makers)
+    if object_.kind == "Pod":
+        yield _stem(object_)
+
+
+def _with_count(finding: Finding, made: Counter[str]) -> Finding:
+    if not made:
+        return finding
+    number = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in sorted(made.items()))
+    also = f"; the same is true of {number} {'like it' if finding.object.kind == 'Pod' else 'that it has made'}"
+    message = finding.message
+    told = Sentence(message, also) if isinstance(message, Sentence) else f"{message}{also}"
+    return msgspec.structs.replace(finding, message=told)
