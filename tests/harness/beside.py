@@ -44,7 +44,7 @@ Metrics: TypeAlias = Callable[[], Awaitable[str]]  # the text of /metrics of gua
 class RealBeside(RealCluster):
     """The control plane of the test run, with the real Karpenter, which other tests use too."""
 
-    longest_seconds = 280
+    longest_seconds = 400
     clock = SystemClock()
 
     def client(self) -> KubeApi:

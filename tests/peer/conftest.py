@@ -18,7 +18,7 @@ from tests.cluster.fixtures import ROOT
 from tests.harness.beside import BesideKarpenter, RealBeside, SimulatedBeside
 
 # What concerns a whole cluster is tried on the simulated one elsewhere.
-REAL_ONLY: Final = {"test_alone.py"}
+REAL_ONLY: Final = {"test_alone.py", "test_drive.py"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -110,3 +110,24 @@ async def test_what_a_user_annotated_stays_as_it_is(beside: BesideKarpenter) -> 
         await beside.remove(app)
         await until_held(beside, second, held=False, timeout=10)
     assert await annotations_of(beside, first) == {names.DO_NOT_DISRUPT: "true"}
+
+
+async def test_karpenter_replaces_a_node_that_guard_finds_too_old(beside: BesideKarpenter) -> None:
+    """Guard stamps it, and Karpenter takes it for drifted. A node that is held is not stamped."""
+    pool = await beside.pool(guarded=True, annotations={names.GRACEFUL_EXPIRE_AFTER: "30s"})
+    async with beside.guard():
+        protected = await beside.run(pool, annotations=NEVER)
+        (held,) = await beside.claims(pool)
+        await beside.run(pool)
+        (old,) = [each for each in await beside.claims(pool) if each["metadata"]["uid"] != held["metadata"]["uid"]]
+        await beside.cluster.eventually(lambda: is_stamped(beside, old), timeout=120)
+        assert beside.cluster.now() - beside.created_at(old) >= timedelta(seconds=30)
+        await beside.until_going(old, timeout=90)
+        assert not await is_stamped(beside, held)
+        await beside.remove(protected)
+
+
+async def is_stamped(beside: BesideKarpenter, claim: Raw) -> bool:
+    found = await beside.claim(claim)
+    given = {} if found is None else found["metadata"]["annotations"]
+    return names.HASH_BEFORE in given and names.ROLLED in given
