@@ -1,0 +1,149 @@
+"""Drive beside the real Karpenter, within its rights, while Karpenter is killed and started again in the middle."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from dovetail.api import names
+from dovetail.api.manifests.rbac import rbac
+from tests.cluster.access import eventually
+from tests.cluster.plane import ControlPlane
+from tests.cluster.run_process import RunProcess
+from tests.cluster.test_manifests import path_of
+from tests.cluster.test_run import CLAIMS, POOLS, account_kubeconfig, is_account, requests_of
+from tests.harness import manifests
+from tests.harness.claims import node_class, node_pool
+from tests.harness.provisioning import BIG, OF_FOUR
+from tests.peer.process import PeerProcess, load_crds
+
+NODES: Final = "/api/v1/nodes"
+DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
+CLASSES: Final = f"/apis/{names.KWOK_API_VERSION}/kwoknodeclasses"
+GATE_SECONDS: Final = 30
+ENOUGH: Final = 150  # seconds for one replacement on a busy machine
+
+
+@pytest.fixture
+def plane(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ControlPlane]:
+    if not request.config.getoption("--peer", default=False):
+        pytest.skip("only with --peer")
+    with ControlPlane(tmp_path / "plane", audit="Metadata") as plane:
+        plane.install_crds(load_crds())
+        for body in rbac("dovetail-system", mode=names.DovetailMode.DRIVE):
+            plane.patch(f"{path_of(body)}?fieldManager=test&force=true", body, kind="apply")
+        yield plane
+
+
+def listed(plane: ControlPlane, path: str) -> dict[str, Any]:
+    return {each["metadata"]["name"]: each for each in plane.get(path)["items"]}
+
+
+def annotations(body: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = body["metadata"].get("annotations") or {}
+    return found
+
+
+def tainted(plane: ControlPlane) -> list[str]:
+    return [
+        name
+        for name, node in listed(plane, NODES).items()
+        if names.BESIDE_DISRUPTED_TAINT in [each["key"] for each in node["spec"].get("taints") or ()]
+    ]
+
+
+def ready(plane: ControlPlane, app: str) -> int:
+    return int(plane.get(f"{DEPLOYMENTS}/{app}")["status"].get("readyReplicas", 0))
+
+
+def wait(is_so: Callable[[], bool], seconds: float = ENOUGH) -> None:
+    eventually(is_so, seconds=seconds, what=lambda: "it did not happen")
+
+
+def new_edition(plane: ControlPlane, edition: str) -> None:
+    """Let all nodes of the pool drift."""
+    plane.patch(f"{POOLS}/default", {"spec": {"template": {"metadata": {"labels": {"edition": edition}}}}})
+
+
+def test_karpenter_is_the_hands_of_drive(plane: ControlPlane, tmp_path: Path) -> None:
+    with PeerProcess(plane, leads=True) as karpenter:
+        karpenter.wait_ready()
+        plane.create(CLASSES, {**node_class(), "spec": {"nodeRegistrationDelay": "5s"}})
+        told = {"consolidateAfter": "0s", "budgets": [{"nodes": "1"}]}
+        body = node_pool(template={"requirements": [OF_FOUR]}, disruption=told)
+        body["metadata"]["annotations"] = {names.OWN_BUDGETS: '[{"nodes": "1"}]'}
+        plane.create(POOLS, body)
+        plane.create(DEPLOYMENTS, manifests.deployment("web", replicas=2, cpu=BIG, terminationGracePeriodSeconds=1))
+        wait(lambda: ready(plane, "web") == 2)
+        kubeconfig = account_kubeconfig(plane, tmp_path)
+        where = "--leader-election-namespace=dovetail-system"
+        with RunProcess(plane, where, kubeconfig=kubeconfig, mode="drive") as replica:
+            replica.wait_leading()
+            replica.wait_for(lambda: all(names.HELD in annotations(each) for each in listed(plane, NODES).values()))
+            old = set(listed(plane, CLAIMS))
+            new_edition(plane, "2")
+            replica.wait_for(lambda: not old & set(listed(plane, CLAIMS)), seconds=GATE_SECONDS + 2 * ENOUGH)
+            replica.wait_for(lambda: ready(plane, "web") == 2, seconds=ENOUGH)
+            assert all(names.REPLACEMENT_OF in annotations(each) for each in listed(plane, CLAIMS).values())
+
+            # A machine that its provider is about to start when it dies never comes, so they start at once from here.
+            plane.patch(f"{CLASSES}/default", {"spec": {"nodeRegistrationDelay": "0s"}})
+            old = set(listed(plane, CLAIMS))
+            new_edition(plane, "3")
+            replica.wait_for(lambda: bool(tainted(plane)), seconds=ENOUGH)
+            karpenter.process.kill()
+            with PeerProcess(plane, leads=True) as again:
+                again.wait_ready()
+                replica.wait_for(lambda: not old & set(listed(plane, CLAIMS)), seconds=3 * ENOUGH)
+                replica.wait_for(lambda: ready(plane, "web") == 2, seconds=ENOUGH)
+
+                plane.patch(f"{DEPLOYMENTS}/web", {"spec": {"replicas": 1}})  # one node is empty now
+                replica.wait_for(lambda: len(listed(plane, CLAIMS)) == 1, seconds=ENOUGH)
+        refused = [each for each in requests_of(plane, is_account) if each.get("responseStatus", {}).get("code") == 403]
+        assert refused == []
+
+
+def test_budgets_expiry_moves_and_a_restart_in_the_middle(plane: ControlPlane, tmp_path: Path) -> None:
+    with PeerProcess(plane, leads=True) as karpenter:
+        karpenter.wait_ready()
+        plane.create(CLASSES, {**node_class(), "spec": {"nodeRegistrationDelay": "5s"}})
+        body = node_pool(template={"requirements": [OF_FOUR]}, disruption={"consolidateAfter": "0s"})
+        body["metadata"]["annotations"] = {names.OWN_BUDGETS: '[{"nodes": "0"}]'}
+        plane.create(POOLS, body)
+        for app in ("a", "b"):
+            plane.create(DEPLOYMENTS, manifests.deployment(app, replicas=1, cpu=BIG, terminationGracePeriodSeconds=1))
+        wait(lambda: ready(plane, "a") == ready(plane, "b") == 1)
+        kubeconfig = account_kubeconfig(plane, tmp_path)
+        where = "--leader-election-namespace=dovetail-system"
+        with RunProcess(plane, where, kubeconfig=kubeconfig, mode="drive") as replica:
+            replica.wait_leading()
+            old = set(listed(plane, CLAIMS))
+            new_edition(plane, "2")
+            with pytest.raises(TimeoutError):  # Karpenter's own budget is 10 %, and Dovetail's is 0
+                wait(lambda: bool(tainted(plane)) or set(listed(plane, CLAIMS)) != old, seconds=GATE_SECONDS + 20)
+            annotate_pool(plane, {names.OWN_BUDGETS: '[{"nodes": "50%"}]'})
+            replica.wait_for(lambda: bool(tainted(plane)), seconds=ENOUGH)
+            replica.process.kill()
+        with RunProcess(plane, where, kubeconfig=kubeconfig, mode="drive") as replica:
+            replica.wait_for(lambda: not old & set(listed(plane, CLAIMS)), seconds=3 * ENOUGH)
+            replica.wait_for(lambda: ready(plane, "a") == ready(plane, "b") == 1, seconds=ENOUGH)
+
+            old = set(listed(plane, CLAIMS))
+            only_expired = '[{"nodes": "0"}, {"nodes": "1", "reasons": ["Expired"]}]'
+            annotate_pool(plane, {names.OWN_BUDGETS: only_expired, names.GRACEFUL_EXPIRE_AFTER: "1m"})
+            replica.wait_for(lambda: bool(old - set(listed(plane, CLAIMS))), seconds=2 * ENOUGH)
+            annotate_pool(plane, {names.OWN_BUDGETS: '[{"nodes": "1"}]', names.GRACEFUL_EXPIRE_AFTER: "Never"})
+
+            for app in ("a", "b"):  # both fit on one node now
+                small = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+                template = {"spec": {"containers": [small]}}
+                plane.patch(f"{DEPLOYMENTS}/{app}", {"spec": {"template": template}}, kind="strategic")
+            replica.wait_for(lambda: len(listed(plane, CLAIMS)) == 1, seconds=2 * ENOUGH)
+            replica.wait_for(lambda: ready(plane, "a") == ready(plane, "b") == 1, seconds=ENOUGH)
+        refused = [each for each in requests_of(plane, is_account) if each.get("responseStatus", {}).get("code") == 403]
+        assert refused == []
+
+
+def annotate_pool(plane: ControlPlane, told: dict[str, str]) -> None:
+    plane.patch(f"{POOLS}/default", {"metadata": {"annotations": told}})
