@@ -63,7 +63,7 @@ def test_the_keys_of_the_contract(dovetail: Program) -> None:
         "at": "2026-03-09T09:00:00Z",
         "type": "forced",
         "object": "Node/batch-9dwlm",
-        "message": "the drain ends by force, if it has not ended by then",
+        "message": "forced removal, if the drain has not ended by then",
         "certainty": "exact",
     }
     assert [reason["reason"] for reason in found["reasons"]] == ["Empty", "Drifted", "Underutilized", "Expired"]

@@ -280,7 +280,7 @@ class _ExplainText:
         if not node.forced_deletions:
             return []
         return [
-            f"  forced removal {self.times.full(node.deadline)}: pods still there are deleted",
+            f"  forced removal {self.times.full(node.deadline)}: pods still running are deleted",
             *(
                 f"      {plain(str(each.pod))}  {self.times.full(each.at)}, with {each.grace_seconds}s of grace"
                 for each in node.forced_deletions

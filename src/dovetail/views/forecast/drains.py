@@ -145,7 +145,7 @@ def _deadline(node: Ref, walk: _Walk, deadline: datetime, gone_at: datetime | No
     certainty = Certainty.EXACT if walk.sure else Certainty.ASSUMED
     if walk.held or gone_at == deadline:
         return ForecastEvent(
-            deadline, ForecastEventType.FORCED, node, "the drain ends by force, if it has not ended by then", certainty
+            deadline, ForecastEventType.FORCED, node, "forced removal, if the drain has not ended by then", certainty
         )
     over = "" if gone_at is None else f"; the drain should be over {format_time(gone_at)}"
     return ForecastEvent(deadline, ForecastEventType.DEADLINE, node, f"deadline of the drain{over}", certainty)

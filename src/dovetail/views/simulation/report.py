@@ -196,7 +196,7 @@ def _figures(report: SimulationReport, reasons: Sequence[str]) -> list[tuple[str
         *((f"terminated: {reason}", report.nodes.terminated.get(reason, 0)) for reason in reasons),
         *((f"pods {field}", getattr(report.pods, field)) for field in PodCounts.__struct_fields__),
         ("cost in all", report.cost.total),
-        ("cost by the hour at the end", report.cost.per_hour_end),
+        ("hourly cost at the end", report.cost.per_hour_end),
         ("savings promised by the hour", report.consolidation.promised),
         ("savings realised by the hour", report.consolidation.realised),
         ("pods moved by consolidation", report.consolidation.moved),
