@@ -43,7 +43,7 @@ NO_KARPENTER: Final = (
 )
 OTHER_FIELDS: Final = (
     "{} {} cannot be read: the CRDs differ from those of karpenter.sh/v1; install those of your version of Karpenter "
-    "(helm upgrade --install karpenter-crd …)"
+    "(helm upgrade --install karpenter-crd …), and restart Dovetail"
 )
 
 
