@@ -11,20 +11,19 @@ from dovetail.scheduling.new_nodes import types_of
 from dovetail.scheduling.placement import MachineType, NewClaim, NodeInfo, Offer, PodInfo
 
 _MOST_ORDERS: Final = 19
-PLACEMENTS: Final = 10_000
+_PLACEMENTS: Final = 10_000  # of all orders together
 
 
 def arrival_orders(
     waves: Sequence[Sequence[PodInfo]],
     others: Sequence[PodInfo] = (),
     *,
-    placements: int = PLACEMENTS,
     by_chance: bool = True,
 ) -> Iterator[ArrivalOrder]:
     """The smallest pods first, the largest first, and some by chance, within each wave.
 
-    `placements`: how many all orders together may take. Two orders are always tried. Without `by_chance` only those are
-    that are the same each time, and that `without_room` tries with everything that a new node may look like.
+    Large waves have fewer orders, at least two. Without `by_chance` only those are tried that are the same each time,
+    and that `without_room` tries with everything that a new node may look like.
     """
     smallest = [sorted(wave, key=lambda pod: (_comes_late(pod), *_size(pod), pod.uid)) for wave in waves]
     largest = [
@@ -33,7 +32,7 @@ def arrival_orders(
     seed = str(draw(" ".join(pod.uid for wave in smallest for pod in wave)))
     yield ArrivalOrder((*chain(*smallest), *others), seed=seed)
     yield ArrivalOrder((*others, *chain(*largest)), seed=seed)
-    count = min(_MOST_ORDERS, placements // max(1, sum(map(len, waves)) + len(others)))
+    count = min(_MOST_ORDERS, _PLACEMENTS // max(1, sum(map(len, waves)) + len(others)))
     if count > 2:
         yield ArrivalOrder((*chain(*smallest), *others), seed=seed, spread=False)
     for number in range(3, count if by_chance else 3):

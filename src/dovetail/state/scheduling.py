@@ -9,7 +9,7 @@ number of changes since the last call.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import is_
 from typing import Final, TypeAlias
 
@@ -32,6 +32,7 @@ from dovetail.state.store import Added, Change, Contents, Deleted, Key, Updated
 from dovetail.state.unplaceable import Unplaceable
 
 _NAMED_AT_MOST: Final = 5
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class SchedulingInputs(msgspec.Struct, frozen=True):
@@ -240,8 +241,11 @@ class SchedulingState:
         return list(self._waiting.values())
 
     def pending(self) -> PodsToPlace:
-        """Provisionable pods (06 §1). Those that fit no node are in `refused` (06 §2)."""
-        return self._read((pod for _, pod in sorted(self._waiting.items())), Origin.PENDING)
+        """Provisionable pods (06 §1), in the order in which kube-scheduler is expected to try them again.
+
+        Those that fit no node are in `refused` (06 §2).
+        """
+        return self._read(sorted(self._waiting.values(), key=_turn), Origin.PENDING)
 
     def leaving(self, now: datetime) -> PodsToPlace:
         """Pods of disrupted nodes that have to leave now (05 §12.2)."""
@@ -360,6 +364,13 @@ class SchedulingState:
     def _notify(self, trigger: Trigger) -> None:
         for listener in self._listeners:
             listener(trigger)
+
+
+def _turn(pod: PodRecord) -> tuple[int, datetime]:
+    """kube-scheduler takes the highest priority first, then the pod that was refused first, which is seldom not the
+    oldest one. Pods of the same second stay in the order in which it refused them.
+    """
+    return -pod.priority, pod.created_at or _LONG_AGO
 
 
 def _listed(names_: list[str]) -> str:

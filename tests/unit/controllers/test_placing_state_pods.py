@@ -57,6 +57,16 @@ async def test_a_pod_that_the_scheduler_found_no_node_for_waits(world: Scene) ->
     assert world.pending() == ["p"]
 
 
+async def test_pods_are_in_the_order_in_which_kube_scheduler_tries_them_again(world: Scene) -> None:
+    """The highest priority first, then the oldest; of those from one second, the one that it refused first."""
+    await world.put(a_pod("z"), a_pod("c"), a_pod("urgent", priorityClassName="system-cluster-critical"), a_pod("a"))
+    assert world.pending() == ["urgent", "z", "c", "a"]
+    later = a_pod("b")
+    await world.clock.sleep(2)
+    await world.put(later)
+    assert world.pending() == ["urgent", "z", "c", "a", "b"]
+
+
 @pytest.mark.parametrize(
     "status",
     [

@@ -1,10 +1,18 @@
 """Do new nodes have room for all pods, in whatever order kube-scheduler takes them (R55)?"""
 
+from random import Random
+from typing import Final
+
+from dovetail.api import names
+from dovetail.planning.landing import coming_nodes
 from dovetail.planning.provisioning.spare_room import with_spare_room
 from dovetail.scheduling.fast import World
+from dovetail.scheduling.fast.landing import ArrivalOrder, draw, without_room
 from dovetail.scheduling.placement import NodeInfo, PodInfo, Pool, SchedulingOptions, Solution
 from tests.unit.planning.disruption.boards import room
-from tests.unit.scheduling.problems import machine, pod, pool
+from tests.unit.scheduling.problems import machine, pod, pool, spread
+
+_TYPES: Final = (machine("two", 2, price=2), machine("four", 4, price=4))
 
 
 def planned(
@@ -12,9 +20,7 @@ def planned(
 ) -> tuple[Solution, Solution, frozenset[str]]:
     """The solution of the solver, the same with room to spare, and for whom that is."""
     made = of or pool()
-    world = World(
-        nodes, [made], {made.name: (machine("two", 2, price=2), machine("four", 4, price=4))}, (), SchedulingOptions()
-    )
+    world = World(nodes, [made], {made.name: _TYPES}, (), SchedulingOptions())
     solved = world.what_if(pods)
     spared, for_whom = with_spare_room(world, pods, solved, lambda: in_time)
     return solved, spared, for_whom
@@ -84,3 +90,45 @@ def test_no_spare_room_is_sought_after_the_time_limit() -> None:
     solved, spared, for_whom = planned(*crowded(1), in_time=False)
     assert spared is solved
     assert not for_whom
+
+
+def test_the_order_of_the_pods_counts() -> None:
+    """The large one first: kube-scheduler fills the nodes as they are planned."""
+    pods = [pod("large", cpu="3"), pod("m1", cpu="2"), pod("m2", cpu="2"), pod("small", cpu="1")]
+    solved, in_order, _ = planned(*pods)
+    _, reverse, _ = planned(*reversed(pods))
+    assert len(in_order.new_claims) <= len(reverse.new_claims) == len(solved.new_claims) + 1
+
+
+def test_with_spare_nodes_fewer_pods_are_left_over() -> None:
+    """Also where a spread needs them in a zone that the solver would not choose."""
+    left_before = left_then = 0
+    for seed in range(12):
+        pods = _mixed(Random(seed))
+        world = World((), [pool()], {"default": _TYPES}, (), SchedulingOptions())
+        solved = world.what_if(pods)
+        spared, for_whom = with_spare_room(world, pods, solved, lambda: True)
+        before, then = _left_over(world, pods, solved), _left_over(world, pods, spared)
+        assert len(then) <= len(before)
+        assert for_whom or spared == solved
+        assert uids(spared) == uids(solved)
+        left_before, left_then = left_before + len(before), left_then + len(then)
+    assert 2 * left_then < left_before
+
+
+def _mixed(chance: Random) -> list[PodInfo]:
+    """Four apps. Some are spread over zones."""
+    pods = []
+    for app in "abcd":
+        cpu = chance.choice(("500m", "1", "1500m", "2", "3"))
+        spreads = [spread(names.ZONE_LABEL, app)] if chance.random() < 0.5 else []
+        pods += [
+            pod(f"{app}{number}", {"app": app}, cpu=cpu, topologySpreadConstraints=spreads)
+            for number in range(chance.randint(2, 8))
+        ]
+    return pods
+
+
+def _left_over(world: World, pods: list[PodInfo], solution: Solution) -> list[PodInfo]:
+    coming = [looks[:1] for looks in coming_nodes(world, solution.new_claims)]
+    return without_room(world, [ArrivalOrder(pods, seed=str(draw(" ".join(pod.uid for pod in pods))))], coming=coming)

@@ -6,22 +6,25 @@ left over. It would wait for a second node to start. Such pods get nodes of thei
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from hashlib import blake2b
 from operator import or_
 from typing import Final
 
 import msgspec
 
-from dovetail.planning.landing import arrival_orders, coming_nodes
+from dovetail.api import names
+from dovetail.planning.landing import coming_nodes
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.fast.landing import ArrivalOrder, without_room
-from dovetail.scheduling.new_nodes import types_of, use_up
+from dovetail.scheduling.fast.landing import ArrivalOrder, draw, without_room
+from dovetail.scheduling.new_nodes import offers, types_of, use_up
 from dovetail.scheduling.placement import NewClaim, PodInfo, Solution
+from dovetail.scheduling.requirements import one_of
 from dovetail.scheduling.resources import NOTHING
 
 _MOST_TRIES: Final = 6
-_ONE_BY_ONE: Final = 5  # orders in which the nodes come one after the other
+_DRAWS: Final = 10
 # New pods wait while this is computed, so it takes some tenths of a second at most.
-_PLACEMENTS: Final = 5_000
+_ONE_BY_ONE: Final = 5_000  # the most pods times nodes for which nodes that start one after the other are tried
 # With more pods than this, one pod more or less without room is a small part, and spare nodes would cost more.
 _MOST_PODS: Final = 300
 
@@ -29,33 +32,105 @@ _MOST_PODS: Final = 300
 def with_spare_room(
     world: World, pods: Sequence[PodInfo], planned: Solution, go_on: Callable[[], bool]
 ) -> tuple[Solution, frozenset[str]]:
-    """The solution with room to spare, and the UIDs of the pods that it is for."""
+    """The solution with room to spare, and the UIDs of the pods that it is for.
+
+    `pods`: in the order in which kube-scheduler is expected to take them.
+    """
     if not planned.new_claims or len(pods) > _MOST_PODS:
         return planned, frozenset()
     placed = [pod for pod in pods if pod.uid not in planned.errors]
-    found, spared = planned, set[str]()
-    for _ in range(_MOST_TRIES):
-        left = [pod for pod in _left_over(world, placed, found) if pod.uid not in spared]
-        more = world.what_if(left, only_new=True) if left and go_on() else Solution()
-        together = _together(found, more)
-        if not more.new_claims or not _within_limits(world, together):
-            break
-        found = together
-        spared.update(uid for claim in more.new_claims for uid in claim.pods)
-    return found, frozenset(spared)
+    spare = _Spare(world, planned, go_on)
+    for order in _orders(placed, len(planned.new_claims)):
+        spare.add_for(order)
+    return _together(planned, spare.claims), frozenset(uid for claim in spare.claims for uid in claim.pods)
 
 
-def _left_over(world: World, pods: Sequence[PodInfo], solution: Solution) -> list[PodInfo]:
-    coming = coming_nodes(world, solution.new_claims)
-    return without_room(world, _orders(pods, len(coming)), coming=coming)
+class _Spare:
+    """The new nodes beyond those that are planned."""
+
+    def __init__(self, world: World, planned: Solution, go_on: Callable[[], bool]) -> None:
+        self._world = world
+        self._planned = planned
+        self._go_on = go_on
+        self.claims: tuple[NewClaim, ...] = ()
+
+    def add_for(self, order: ArrivalOrder) -> None:
+        """Nodes for the pods that are left over, as long as they help: fewer pods must be left over then."""
+        left = self._left_over(order, self.claims)
+        for _ in range(_MOST_TRIES):
+            for more in _new_nodes(self._world, left) if left else ():
+                if not self._go_on():
+                    return
+                rest = self._left_over(order, (*self.claims, *more)) if self._allowed(more) else left
+                if len(rest) < len(left):
+                    self.claims, left = (*self.claims, *more), rest
+                    break
+            else:
+                return
+
+    def _left_over(self, order: ArrivalOrder, claims: tuple[NewClaim, ...]) -> list[PodInfo]:
+        """Of offers that cost the same, in different zones, each launch takes any."""
+        new = coming_nodes(self._world, _together(self._planned, claims).new_claims)
+        coming = [(looks[_drawn(f"{order.seed} {number}") % len(looks)],) for number, looks in enumerate(new)]
+        return without_room(self._world, [order], coming=coming)
+
+    def _allowed(self, more: Sequence[NewClaim]) -> bool:
+        return _within_limits(self._world, _together(self._planned, (*self.claims, *more)))
+
+
+def _new_nodes(world: World, left: Sequence[PodInfo]) -> Iterator[tuple[NewClaim, ...]]:
+    """New nodes for the pods: in the zones that the solver chooses, then for the first of them in each zone.
+
+    The solver does not know where the other pods arrive, so a spread over zones may need another zone than it chooses.
+    """
+    claims = world.what_if(left, only_new=True).new_claims
+    if not claims:
+        return
+    yield claims
+    first = next((pod for pod in left if any(rule.key == names.ZONE_LABEL for rule in pod.rules)), None)
+    if first is None:
+        return
+    for claim in world.what_if([first], only_new=True).new_claims:
+        for zone in _zones(world, claim, first):
+            pinned = claim.requirements.without(names.ZONE_LABEL).add(one_of(names.ZONE_LABEL, (zone,)))
+            types = tuple(type_.name for type_ in types_of(world.types, claim) if any(offers(type_, pinned)))
+            if types:
+                yield (msgspec.structs.replace(claim, requirements=pinned, types=types),)
+
+
+def _zones(world: World, claim: NewClaim, pod: PodInfo) -> list[str]:
+    """The zones of the pool that the pod itself allows."""
+    pool = next(table.pool for table in world.tables if table.pool.name == claim.pool)
+    own = [
+        (nodes & place).get(names.ZONE_LABEL)
+        for nodes in pod.affinity.alternatives()
+        for place in pod.volumes.alternatives
+    ]
+    of_pool = pool.requirements.get(names.ZONE_LABEL)
+    offered = {
+        zone for type_ in types_of(world.types, claim) for zone in type_.requirements.get(names.ZONE_LABEL).values
+    }
+    return sorted(zone for zone in offered if of_pool.has(zone) and any(each.has(zone) for each in own))
+
+
+def _drawn(text: str) -> int:
+    """Unlike those of `draw`, the numbers of similar texts have nothing in common."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def _orders(pods: Sequence[PodInfo], nodes: int) -> Iterator[ArrivalOrder]:
-    orders = list(arrival_orders([pods], placements=_PLACEMENTS))
-    count = min(_ONE_BY_ONE, _PLACEMENTS // (len(pods) * nodes)) if pods and nodes else 0
-    for order in orders[:count]:
-        yield msgspec.structs.replace(order, one_by_one=True)
-    yield from orders
+    """The order that is expected, with all nodes there and with one node after the other, and one by chance.
+
+    The zones of new nodes, and which of equally good nodes takes a pod, are drawn. So the first is tried several times.
+    """
+    seed = str(draw(" ".join(pod.uid for pod in pods)))
+    expected = ArrivalOrder(pods, seed=seed)
+    yield expected
+    if len(pods) * nodes <= _ONE_BY_ONE:
+        yield msgspec.structs.replace(expected, one_by_one=True, seed=f"{seed} one")
+    yield ArrivalOrder(sorted(pods, key=lambda pod: draw(f"{seed} {pod.uid}")), seed=f"{seed} any")
+    for number in range(_DRAWS):
+        yield msgspec.structs.replace(expected, seed=f"{seed} {number}")
 
 
 def _within_limits(world: World, solution: Solution) -> bool:
@@ -67,17 +142,20 @@ def _within_limits(world: World, solution: Solution) -> bool:
     return all(amount >= 0 for amounts in left.values() for amount in amounts.values())
 
 
-def _together(planned: Solution, more: Solution) -> Solution:
-    """All new nodes. A pod that is in both solutions belongs to the second one."""
-    moved = {uid for claim in more.new_claims for uid in claim.pods}
-
-    def without(claim: NewClaim) -> NewClaim:
-        return msgspec.structs.replace(claim, pods=tuple(uid for uid in claim.pods if uid not in moved))
-
-    existing = {node: tuple(uid for uid in uids if uid not in moved) for node, uids in planned.existing.items()}
-    rest = [without(claim) for claim in planned.new_claims]
+def _together(planned: Solution, spare: Sequence[NewClaim]) -> Solution:
+    """All new nodes. A pod goes to the last spare node that is for it."""
+    if not spare:
+        return planned
+    last = {uid: claim for claim in spare for uid in claim.pods}
+    existing = {node: tuple(uid for uid in uids if uid not in last) for node, uids in planned.existing.items()}
+    kept = [_for_pods(claim, [uid for uid in claim.pods if uid not in last]) for claim in planned.new_claims]
+    kept += [_for_pods(claim, [uid for uid in claim.pods if last[uid] is claim]) for claim in spare]
     return msgspec.structs.replace(
         planned,
         existing={node: uids for node, uids in existing.items() if uids},
-        new_claims=(*(claim for claim in rest if claim.pods), *more.new_claims),
+        new_claims=tuple(claim for claim in kept if claim.pods),
     )
+
+
+def _for_pods(claim: NewClaim, pods: Sequence[str]) -> NewClaim:
+    return claim if len(pods) == len(claim.pods) else msgspec.structs.replace(claim, pods=tuple(pods))
