@@ -67,11 +67,11 @@ def test_a_pod_without_a_place_keeps_its_error() -> None:
 
 
 def test_nodes_that_start_one_by_one_take_other_pods_than_all_at_once() -> None:
-    """Four nodes of four, and a cpu and a half of it free. Only if the nodes come one by one is a pod left over."""
-    cpus = ("1", "1", "3", "2", "500m", "500m", "2500m", "3")
+    """Three nodes of four are filled to the brim. Only if the nodes come one by one is a pod left over."""
+    cpus = ("1", "2500m", "1", "1500m", "1500m", "1500m", "3")
     solved, spared, for_whom = planned(*(pod(f"p{number}", cpu=cpu) for number, cpu in enumerate(cpus)))
-    assert len(spared.new_claims) == len(solved.new_claims) + 1 == 5
-    assert for_whom == {"p7"}
+    assert len(spared.new_claims) == len(solved.new_claims) + 1 == 4
+    assert for_whom == {"p6"}
 
 
 def crowded(times: int) -> list[PodInfo]:
