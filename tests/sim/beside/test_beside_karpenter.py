@@ -10,8 +10,6 @@ from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
-import pytest
-
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
@@ -169,9 +167,8 @@ def _run(seed: int, *, quiet: bool = False) -> HoldWitness:
     return run(told, seed=seed, shuffle=True, latency_seconds=0.02)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_what_holds_whatever_happens(seed: int) -> None:
-    seen = _run(seed)
+def test_what_holds_whatever_happens() -> None:
+    seen = _run(0)
     assert not seen.broken, "\n".join(seen.broken)
     assert len(seen.taken) >= 5, "Karpenter had too little to do"
 
