@@ -9,7 +9,7 @@ from dovetail.api import names
 from dovetail.api.names import ConditionReason, ConditionType, EventReason
 from dovetail.cli.commands.roll import roll
 from dovetail.controllers.beside.gate import SETTLES
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Delete
 from dovetail.sim.cloud.machines import Launch
 from tests.harness import manifests
 from tests.harness.disruption import (
@@ -265,18 +265,20 @@ async def test_a_replacement_that_vanishes_is_a_failed_one(setting: Driven) -> N
 
 
 async def test_room_that_others_have_taken_is_waited_for(setting: Driven) -> None:
-    """Karpenter's pods may land on the replacement before its own do."""
+    """Karpenter may place other pods on the replacement before its own arrive."""
     (old,) = await stand(setting, pool())
     await new_edition(setting)
     await in_s3(setting, old)
-    await setting.sim.apply(manifests.deployment("intruder", replicas=1, cpu="2"))
-    await setting.runs_all("intruder", 1)
-    if setting.sim.pods(app="intruder", node=node_of(setting, others(setting, old)[0])):
-        await setting.sim.run_for("1m")
-        assert not setting.gone(NODECLAIMS, old)
-    await setting.sim.run_for("20m")
+    (new,) = others(setting, old)
+    await setting.program.stop()
+    await setting.sim.wait_until(lambda: is_true(setting, new, ConditionType.INITIALIZED), timeout="5m")
+    await setting.bind(node_of(setting, new), manifests.pod("intruder", cpu="2"))
+    await setting.program.start()
+    await setting.sim.run_for("2m")
+    assert setting.tainted() == [node_of(setting, old)]
+    await setting.sim.api.write(Delete(PODS, "intruder", namespace="default"))
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old), timeout="3m")
     await setting.runs_all("web", 1)
-    await setting.runs_all("intruder", 1)
 
 
 # -- what is the user's ------------------------------------------------------------------------------------------------
