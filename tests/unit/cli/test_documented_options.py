@@ -13,7 +13,7 @@ DOCS: Final = Path(__file__).parents[3] / "docs"
 CONTEXT: Final = click.Context(program)
 COMMANDS: Final = program.list_commands(CONTEXT)
 # Pages that are not named after their command.
-PAGES: Final = {"run": "running", "manifests": "running"}
+PAGES: Final = {"run": "running", "manifests": "running", "guard": "beside-karpenter"}
 # `demo` accepts the options that all commands share. It refuses files, and its week has its own start.
 NOT_SHOWN: Final = {("demo", "--filename"), ("demo", "--at")}
 

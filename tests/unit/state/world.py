@@ -14,7 +14,7 @@ from dovetail.scheduling.placement import NodeInfo
 from dovetail.state.cluster import ClusterState, NodeClassKind
 from dovetail.state.nodes import ManagedNode, NodeKey
 from dovetail.state.schedulable_nodes import SchedulableNode
-from dovetail.state.scheduling import ClusterSnapshot, NodePods, SchedulingState
+from dovetail.state.scheduling import ClusterSnapshot, NodePods, PodsToPlace, SchedulingState
 from dovetail.state.store import Added, Change, Deleted, Key, StoredValue, Updated
 
 NOW: Final = datetime(2026, 3, 1, tzinfo=UTC)
@@ -172,11 +172,16 @@ def shown(placing: SchedulingState) -> Mapping[str, object]:
         "movable": {
             key: (read.place and framed(read.place), read.pods, read.read) for key, read in snapshot.movable.items()
         },
-        "owed": snapshot.owed,
-        "pending": placing.pending(),
+        "owed": sorted(snapshot.owed, key=lambda pod: pod.uid),
+        "pending": unordered(placing.pending()),
         "leaving": placing.leaving(NOW),
         "unsynced": placing.unsynced(NOW),
     }
+
+
+def unordered(read: PodsToPlace) -> PodsToPlace:
+    """Pods of the same second are in the order in which they were refused, which a new state does not know."""
+    return msgspec.structs.replace(read, pods=tuple(sorted(read.pods, key=lambda pod: pod.uid)))
 
 
 def framed(place: SchedulableNode) -> object:
