@@ -54,7 +54,7 @@ def test_the_board_is_loaded_and_says_what_is_there(page: Page, example: Snapsho
     with served(shown(example)) as server:
         opened(page, server.url)
         expect(page.locator("#count")).to_have_text(f"{NODES} nodes")
-        expect(page.locator("#title")).to_have_text("example")
+        expect(page.locator("#title")).to_have_text("example · Dovetail decides")
         expect(page.locator("#clock")).to_have_text("2026-03-06 16:20 UTC")
         expect(page.locator(".item.pool strong")).to_have_text(["batch", "general", "services", "no pool"])
         drawn = row(page, "batch-2fp8k")
@@ -254,13 +254,13 @@ def test_an_open_drawer_follows_its_node(page: Page, example: Snapshot) -> None:
 def test_the_server_restarts(page: Page, example: Snapshot) -> None:
     with served(shown(example, "first")) as server:
         opened(page, server.url)
-        expect(page.locator("#title")).to_have_text("first")
+        expect(page.locator("#title")).to_have_text("first · Dovetail decides")
         port = server.port
     expect(page.locator("#status")).to_have_attribute("data-state", "down")
     expect(page.locator("#count")).to_have_text(f"{NODES} nodes")  # what was known is still there
     with served(shown(grown(example), "second"), port):
         expect(page.locator("#status")).to_have_attribute("data-state", "still")
-        expect(page.locator("#title")).to_have_text("second")
+        expect(page.locator("#title")).to_have_text("second · Dovetail decides")
         expect(page.locator("#count")).to_have_text(f"{NODES + 1} nodes")
 
 
@@ -345,11 +345,11 @@ def test_markup_in_names_and_annotations_stays_text(page: Page) -> None:
     )
     with served(shown(snapshot, MARKUP)) as server:
         opened(page, server.url)
-        expect(page.locator("#title")).to_have_text(MARKUP)
-        expect(page.locator(".item.node .name")).to_have_text(MARKUP)
-        expect(page.locator(".item.pool strong")).to_have_text(MARKUP)
+        expect(page.locator("#title")).to_have_text(f"{MARKUP} · Dovetail decides")
+        expect(page.locator(".item.node .name")).to_have_text(f"{MARKUP} · Dovetail decides")
+        expect(page.locator(".item.pool strong")).to_have_text(f"{MARKUP} · Dovetail decides")
         page.locator(".item.node").click()
-        expect(page.locator("#drawer h2")).to_have_text(MARKUP)
+        expect(page.locator("#drawer h2")).to_have_text(f"{MARKUP} · Dovetail decides")
         expect(page.locator(".pods tbody")).to_contain_text(f"a<b>/{MARKUP}")
         expect(page.locator(".commands")).to_contain_text("alert(2)")
         page.locator("#problems").click()
