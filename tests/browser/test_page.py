@@ -56,7 +56,7 @@ def test_the_board_is_loaded_and_says_what_is_there(page: Page, example: Snapsho
         expect(page.locator("#count")).to_have_text(f"{NODES} nodes")
         expect(page.locator("#title")).to_have_text("example · Dovetail decides")
         expect(page.locator("#clock")).to_have_text("2026-03-06 16:20 UTC")
-        expect(page.locator(".item.pool strong")).to_have_text(["batch", "general", "services", "no pool"])
+        expect(page.locator(".item.pool strong")).to_have_text(["batch", "general", "services", "no NodePool"])
         drawn = row(page, "batch-2fp8k")
         expect(drawn.locator(".c-free")).to_have_text("9h40m")
         assert "disruption-schedule: ml/trainer-0" in (drawn.get_attribute("aria-label") or "")
@@ -88,7 +88,7 @@ def test_the_filter_stands_in_the_address(page: Page, example: Snapshot) -> None
         expect(page.locator(".item.node .name")).to_have_text(["general-4xk9d", "general-hq6rl", "general-n9s4b"])
         assert "filter=is%3Afree" in page.url
         page.reload()
-        expect(page.locator("#count")).to_have_text(f"1 of {NODES} nodes")
+        expect(page.locator("#count")).to_have_text(f"3 of {NODES} nodes")
         expect(page.locator("#filter")).to_have_value("is:free")
         page.locator("#filter").fill("pool:batch trainer")
         expect(page.locator(".item.node .name")).to_have_text(["batch-2fp8k"])

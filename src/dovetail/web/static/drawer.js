@@ -12,7 +12,7 @@ const TALL = 40;
 
 export function drawDetails(host, details, row, { now, length, onClose }) {
   const node = details.node;
-  const facts = [node.nodepool || 'no pool', row?.type, row?.capacity, row?.zone, count(node.pods, 'pod')].filter(Boolean).join(' · ');
+  const facts = [node.nodepool || 'no NodePool', row?.type, row?.capacity, row?.zone, count(node.pods, 'pod')].filter(Boolean).join(' · ');
   host.replaceChildren(
     h('div', { class: 'drawer-head' },
       h('h2', { tabindex: -1 }, node.name),

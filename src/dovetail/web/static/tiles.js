@@ -67,7 +67,7 @@ function nextDay(board, nodes, found, now, onFilter) {
   const herds = board.herds.filter((herd) => herd.end > now && herd.start <= now + DAY).slice(0, 2);
   return tile('Now and the next 24 hours', found.free, `of ${count(nodes, 'node')} free now`, 'is:free', onFilter,
     h('ul', { class: 'facts-list' }, fact(found.soon, 'become free', 'is:free-soon'), fact(found.expiring, 'expire', 'is:expiring'), fact(found.forced, 'end by force', 'is:forced'), fact(found.pods, 'pods forced', 'is:forced')),
-    ...herds.map((herd) => h('p', { class: 'herd', title: localised(herd.message) }, `${dayTime(herd.start)}: ${count(herd.count, 'node')} of ${herd.pool || 'no pool'} ${HERDS[herd.type] || herd.type}`)),
+    ...herds.map((herd) => h('p', { class: 'herd', title: localised(herd.message) }, `${dayTime(herd.start)}: ${count(herd.count, 'node')} of ${herd.pool || 'no NodePool'} ${HERDS[herd.type] || herd.type}`)),
   );
 }
 
