@@ -110,12 +110,12 @@ async def run_beside(
 ) -> None:
     """Run these controllers beside Karpenter, with metrics and probes, until the process is told to stop."""
     prepare_process()
-    async with _process(options, cluster_of, controllers_of) as made:
-        checks = {"karpenter": lambda: _karpenter_found(made)}
-        async with serving_probes(options, made, checks):
-            watching = asyncio.create_task(made.karpenter.run(made.api, made.cluster.clock), name="karpenter")
+    async with _process(options, cluster_of, controllers_of) as process:
+        checks = {"karpenter": lambda: _karpenter_found(process)}
+        async with serving_probes(options, process, checks):
+            watching = asyncio.create_task(process.karpenter.run(process.api, process.cluster.clock), name="karpenter")
             try:
-                await run_until_stopped(made, dry_run=options.dry_run)
+                await run_until_stopped(process, dry_run=options.dry_run)
             finally:
                 watching.cancel()
 
@@ -148,12 +148,12 @@ async def _process(
         )
 
 
-def _karpenter_found(made: BesideProcess) -> HealthStatus:
+def _karpenter_found(process: BesideProcess) -> HealthStatus:
     """Whether Karpenter is there, is not too old, and has the kinds and fields that we know."""
-    caches = {cache.name: cache for cache in (made.cluster.pools, made.cluster.claims)}
+    caches = {cache.name: cache for cache in (process.cluster.pools, process.cluster.claims)}
     # One that was missing at the start exists once its cache is synced.
-    still = [name for name in made.missing if not caches[name.partition(".")[0]].synced]
+    still = [name for name in process.missing if not caches[name.partition(".")[0]].synced]
     problems = [NO_KARPENTER.format(", ".join(still))] if still else []
     problems += [OTHER_FIELDS.format(cache.undecodable, name) for name, cache in caches.items() if cache.undecodable]
-    problems += [made.karpenter.problem] if made.karpenter.problem else []
+    problems += [process.karpenter.problem] if process.karpenter.problem else []
     return HealthStatus(not problems, tuple(problems))

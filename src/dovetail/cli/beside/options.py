@@ -122,8 +122,8 @@ def beside_command(type_: type[T], options: list[Any]) -> Callable[[Callable[[T]
             function(type_(**given))
 
         decorated: Any = command
-        for each in reversed(options):
-            decorated = each(decorated)
+        for add_option in reversed(options):
+            decorated = add_option(decorated)
         return decorated  # type: ignore[no-any-return]
 
     return decorate

@@ -80,7 +80,7 @@ async def live_leases(api: KubeApi, clock: Clock, name: str) -> list[Lease]:
     live: dict[str, Lease] = {}
     while True:
         leases = [
-            each for each in await _all(api, LEASES, fields=f"metadata.name={name}") if each.metadata.name == name
+            lease for lease in await _all(api, LEASES, fields=f"metadata.name={name}") if lease.metadata.name == name
         ]
         now = clock.monotonic()
         for lease in leases:
@@ -97,11 +97,11 @@ async def live_leases(api: KubeApi, clock: Clock, name: str) -> list[Lease]:
 async def is_karpenters(api: KubeApi, lease: Lease) -> bool:
     """Whether another program than ours has renewed the Lease last. Raises ApiError."""
     meta = lease.metadata
-    found = await api.get(_LEASES, meta.name, namespace=meta.namespace)
+    raw = await api.get(_LEASES, meta.name, namespace=meta.namespace)
     spec, renewal = _RENEWAL
     renewers = [
         str(entry.get("manager", ""))
-        for entry in found["metadata"].get("managedFields") or ()
+        for entry in raw["metadata"].get("managedFields") or ()
         if renewal in ((entry.get("fieldsV1") or {}).get(spec) or {})
     ]
     return bool(renewers) and not any(manager.startswith(names.COMPONENT) for manager in renewers)
@@ -148,13 +148,13 @@ async def clean(api: KubeApi, *, dry_run: bool = False, karpenter: bool = False)
     for node in nodes:
         nodes_of.setdefault(_machine(node), []).append(node)
     act: _Act = _would_clean if dry_run else partial(_clean, api)
-    found = await _each(act, [_node_task(node, claim_of.get(_machine(node)), karpenter) for node in nodes])
-    failed = {each.object for each in found if each.fate is CleanupOutcome.FAILED}
+    results = await _each(act, [_node_task(node, claim_of.get(_machine(node)), karpenter) for node in nodes])
+    failed = {result.object for result in results if result.fate is CleanupOutcome.FAILED}
     claim_tasks = [_claim_task(claim, nodes_of.get(_machine(claim), ()), failed, karpenter) for claim in claims]
-    found += await _each(act, claim_tasks)
-    found += await _each(act, [_Task(_POOLS, pool, clean_pool) for pool in pools])
-    found += await _each(act, [_Task(_PODS, pod, clean_pod) for pod in await _marked_pods(api)])
-    return tuple(found)
+    results += await _each(act, claim_tasks)
+    results += await _each(act, [_Task(_POOLS, pool, clean_pool) for pool in pools])
+    results += await _each(act, [_Task(_PODS, pod, clean_pod) for pod in await _marked_pods(api)])
+    return tuple(results)
 
 
 def _machine(thing: JsonObject) -> str:

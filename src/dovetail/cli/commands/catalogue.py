@@ -182,5 +182,5 @@ def _summary(rows: Sequence[TypeRow], unpriced: int) -> str:
     priced = sum(row.price is not None for row in rows)
     where = f" in {count(zones, 'zone')}" if zones else ""
     left_out = f"; left out {count(unpriced, 'row')} without a price" if unpriced else ""
-    known = "all with a price" if priced == len(rows) else f"{priced} with a price, the others are guessed"
-    return f"{count(types, 'instance type')}{where}: {count(len(rows), 'row')}, {known}{left_out}"
+    pricing = "all with a price" if priced == len(rows) else f"{priced} with a price, the others are guessed"
+    return f"{count(types, 'instance type')}{where}: {count(len(rows), 'row')}, {pricing}{left_out}"

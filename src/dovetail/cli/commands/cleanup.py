@@ -62,7 +62,7 @@ def command(*, output: str, quiet: bool, **given: Any) -> None:
             print_lines(lines)
     else:
         print_data(report, output)
-    sys.exit(1 if any(each.error is not None for each in report.objects) else 0)
+    sys.exit(1 if any(cleaned.error is not None for cleaned in report.objects) else 0)
 
 
 def _run(**given: Any) -> CleanupReport:
@@ -103,14 +103,14 @@ async def _cleaned(
 def lines_of(report: CleanupReport, *, quiet: bool = False) -> list[str]:
     """For people: what is removed from which object, and what failed."""
     rows = [
-        (plain(each.object) if number == 0 else "", plain(change))
-        for each in report.objects
-        if each.error is None
-        for number, change in enumerate(each.changes)
+        (plain(cleaned.object) if number == 0 else "", plain(change))
+        for cleaned in report.objects
+        if cleaned.error is None
+        for number, change in enumerate(cleaned.changes)
     ]
     lines = table([("OBJECT", "REMOVED"), *rows]) if rows and not quiet else []
-    failed = ((each.object, each.error) for each in report.objects if each.error is not None)
+    failed = ((cleaned.object, cleaned.error) for cleaned in report.objects if cleaned.error is not None)
     lines += [f"{click.style('failed', fg='red')}  {plain(name)}: {plain(error)}" for name, error in failed]
-    counts = Counter(each.fate for each in report.objects)
+    counts = Counter(cleaned.fate for cleaned in report.objects)
     summary = ", ".join(f"{count(number, 'object')} {_WORDS[fate]}" for fate, number in counts.items())
     return lines if quiet else [*lines, *([""] if lines else []), summary or "nothing to clean up"]

@@ -67,15 +67,15 @@ def command(*, objects: tuple[str, ...], common: CommonOptions, instance_types: 
         with one_line_errors(), working("simulating …"):
             asked = {(pod.namespace, pod.name) for pod in explanation.pods if pod.node is None}
             waiting = {(pod.namespace, pod.name) for pod in read.snapshot.pods if pod.phase == "Pending"}
-            known = len(read.problems)
-            found = pending_views(read, common.source, common.at, catalogue=catalogue, pods=asked & waiting)
+            before = len(read.problems)
+            pending = pending_views(read, common.source, common.at, catalogue=catalogue, pods=asked & waiting)
             steady = {node.name for node in explanation.nodes if objects and _may_be_consolidated(node)}
-            kept = consolidation_of(read, common.source, common.at, catalogue=catalogue, nodes=steady)
+            consolidation = consolidation_of(read, common.source, common.at, catalogue=catalogue, nodes=steady)
         explanation = msgspec.structs.replace(
             explanation,
-            nodes=tuple(_with_consolidation(node, kept.get(node.name)) for node in explanation.nodes),
-            pods=tuple(_with_pending(pod, found.get((pod.namespace, pod.name))) for pod in explanation.pods),
-            problems=(*explanation.problems, *read.problems[known:]),
+            nodes=tuple(_with_consolidation(node, consolidation.get(node.name)) for node in explanation.nodes),
+            pods=tuple(_with_pending(pod, pending.get((pod.namespace, pod.name))) for pod in explanation.pods),
+            problems=(*explanation.problems, *read.problems[before:]),
         )
     times = Times(common.at, common.zone)
     lines = partial(
@@ -97,7 +97,8 @@ def _may_be_consolidated(node: NodeView) -> bool:
     if node.answer is UNSET or node.answer.standing != NodeStanding.STEADY or not node.managed:
         return False
     return any(
-        reason.reason in CONSOLIDATION and all(each.allowed or each.rule == Rule.BUDGET for each in reason.verdicts)
+        reason.reason in CONSOLIDATION
+        and all(verdict.allowed or verdict.rule == Rule.BUDGET for verdict in reason.verdicts)
         for reason in node.reasons
     )
 
@@ -142,17 +143,17 @@ def _select(
     place: str,
 ) -> Explanation:
     """Only the named objects with the pods of workloads, and the problems about them or about a whole kind."""
-    known: dict[str, PodView | NodeView | PoolView | WorkloadView] = {
+    views: dict[str, PodView | NodeView | PoolView | WorkloadView] = {
         **{f"pod/{pod.namespace}/{pod.name}": pod for pod in explanation.pods},
-        **{f"{each.kind.lower()}/{each.namespace}/{each.name}": each for each in workloads},
+        **{f"{workload.kind.lower()}/{workload.namespace}/{workload.name}": workload for workload in workloads},
         **{f"node/{node.name}": node for node in explanation.nodes},
         **{f"nodeclaim/{node.node_claim}": node for node in explanation.nodes if node.node_claim},
         **{f"nodepool/{pool.name}": pool for pool in explanation.nodepools},
     }
-    found = named_objects(known, objects, namespace, kinds=KINDS_AND_WORKLOADS, place=place)
-    chosen = {id(view): view for view in found}.values()
+    matches = named_objects(views, objects, namespace, kinds=KINDS_AND_WORKLOADS, place=place)
+    chosen = {id(view): view for view in matches}.values()
     chosen_workloads = tuple(view for view in chosen if isinstance(view, WorkloadView))
-    owned = {(each.namespace, name) for each in chosen_workloads for name in each.pods}
+    owned = {(workload.namespace, name) for workload in chosen_workloads for name in workload.pods}
     pods = tuple(view for view in chosen if isinstance(view, PodView))
     pods += tuple(pod for pod in explanation.pods if (pod.namespace, pod.name) in owned and pod not in pods)
     nodes = tuple(view for view in chosen if isinstance(view, NodeView))

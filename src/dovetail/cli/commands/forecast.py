@@ -67,20 +67,20 @@ def command(
         read.problems.extend(old_dump(read.snapshot, common.at) if common.paths else ())
         catalogue = catalogue_in(instance_types)
         assessment = assessed(read, common.source, common.at, catalogue=catalogue)
-        found = forecast(assessment, end, problems=read.problems)
+        outlook = forecast(assessment, end, problems=read.problems)
     if objects or pools:
         namespace = common.namespace or default_namespace(common.source)
         named = [*objects, *(f"nodepool/{pool}" for pool in pools)]
-        found = _select(found, read.snapshot, named, namespace=namespace, place=place_of(common.source))
+        outlook = _select(outlook, read.snapshot, named, namespace=namespace, place=place_of(common.source))
     elif common.namespace is not None:
-        found = _only(found, read.snapshot, common.namespace)
+        outlook = _only(outlook, read.snapshot, common.namespace)
     times, width = Times(common.at, common.zone), output_width()
     verbose = common.verbose or bool(objects)
-    lines = partial(forecast_lines, found, times, width=width, verbose=verbose, quiet=common.quiet)
-    print_answer(found, common.output, lines, heading=head(common.source, found.decider))
+    lines = partial(forecast_lines, outlook, times, width=width, verbose=verbose, quiet=common.quiet)
+    print_answer(outlook, common.output, lines, heading=head(common.source, outlook.decider))
 
 
-def _only(found: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:
+def _only(outlook: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:
     """Nodes on which the namespace has pods, without the events of pods of other namespaces."""
     on = {pod.node_name for pod in snapshot.pods if pod.namespace == namespace}
     nodes = tuple(
@@ -88,39 +88,39 @@ def _only(found: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:
             node,
             events=tuple(event for event in node.events if event.object.namespace in ("", namespace)),
         )
-        for node in found.nodes
+        for node in outlook.nodes
         if node.name in on
     )
     pools = {node.nodepool or "" for node in nodes}
-    problems = tuple(each for each in found.problems if each.object.namespace in ("", namespace))
-    narrowed = _narrowed(found, {node.name for node in nodes}, pools)
+    problems = tuple(problem for problem in outlook.problems if problem.object.namespace in ("", namespace))
+    narrowed = _narrowed(outlook, {node.name for node in nodes}, pools)
     return msgspec.structs.replace(narrowed, nodes=nodes, problems=problems)
 
 
-def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], *, namespace: str, place: str) -> Forecast:
+def _select(outlook: Forecast, snapshot: Snapshot, objects: Iterable[str], *, namespace: str, place: str) -> Forecast:
     """Only the named objects, and the problems about them."""
-    known: dict[str, tuple[set[str], set[str]]] = {}  # nodes and pools
-    for pool in found.nodepools:
-        known[f"nodepool/{pool.name}"] = (set(), {pool.name})
-    for node in found.nodes:
-        known[f"node/{node.name}"] = known[f"nodeclaim/{node.node_claim}"] = ({node.name}, set())
+    meant: dict[str, tuple[set[str], set[str]]] = {}  # nodes and pools
+    for pool in outlook.nodepools:
+        meant[f"nodepool/{pool.name}"] = (set(), {pool.name})
+    for node in outlook.nodes:
+        meant[f"node/{node.name}"] = meant[f"nodeclaim/{node.node_claim}"] = ({node.name}, set())
         if node.nodepool:
-            known.setdefault(f"nodepool/{node.nodepool}", (set(), {node.nodepool}))[0].add(node.name)
+            meant.setdefault(f"nodepool/{node.nodepool}", (set(), {node.nodepool}))[0].add(node.name)
     for pod in snapshot.pods:
-        known[f"pod/{pod.namespace}/{pod.name}"] = ({pod.node_name} if pod.node_name else set(), set())
-    chosen = named_objects(known, objects, namespace, place=place)
+        meant[f"pod/{pod.namespace}/{pod.name}"] = ({pod.node_name} if pod.node_name else set(), set())
+    chosen = named_objects(meant, objects, namespace, place=place)
     nodes = {name for nodes, _ in chosen for name in nodes}
-    return _narrowed(found, nodes, {name for _, pools in chosen for name in pools})
+    return _narrowed(outlook, nodes, {name for _, pools in chosen for name in pools})
 
 
-def _narrowed(found: Forecast, nodes: set[str], pools: set[str]) -> Forecast:
+def _narrowed(outlook: Forecast, nodes: set[str], pools: set[str]) -> Forecast:
     """Only these, and the problems about them or about a whole kind."""
-    kept = tuple(node for node in found.nodes if node.name in nodes)
-    named = {ref for node in kept for ref in refs_of(node)} | {Ref("NodePool", "", pool) for pool in pools}
+    chosen = tuple(node for node in outlook.nodes if node.name in nodes)
+    named = {ref for node in chosen for ref in refs_of(node)} | {Ref("NodePool", "", pool) for pool in pools}
     return msgspec.structs.replace(
-        found,
-        nodes=kept,
-        nodepools=tuple(pool for pool in found.nodepools if pool.name in pools),
-        herds=tuple(herd for herd in found.herds if not nodes.isdisjoint(herd.nodes)),
-        problems=tuple(problem for problem in found.problems if problem.object in named or problem.object.is_kind),
+        outlook,
+        nodes=chosen,
+        nodepools=tuple(pool for pool in outlook.nodepools if pool.name in pools),
+        herds=tuple(herd for herd in outlook.herds if not nodes.isdisjoint(herd.nodes)),
+        problems=tuple(problem for problem in outlook.problems if problem.object in named or problem.object.is_kind),
     )

@@ -123,10 +123,10 @@ def command(
             number = save_baseline(write_baseline, problems)
             print_lines([f"wrote {count(number, 'finding')} to {plain(write_baseline)}"])
             return
-    known = len(problems)
+    before = len(problems)
     if baseline is not None:
         problems = without_old(problems, baseline, old)
-    reading.in_baseline, reading.gone = known - len(problems), old.total()
+    reading.in_baseline, reading.gone = before - len(problems), old.total()
     if common.quiet:
         problems = [problem for problem in problems if problem.severity is not Severity.INFO]
     _print(problems, reading, common, format_)
@@ -181,7 +181,7 @@ class _LintInput(Iterable[Document]):
 def _with_lines(problems: Sequence[Finding]) -> list[Finding]:
     """The findings with the lines of their fields instead of those of their objects."""
     texts: dict[str, list[str]] = {}
-    found = []
+    findings = []
     for problem in problems:
         if isinstance(problem.line, int) and not problem.file.endswith(".gz"):
             if problem.file not in texts:
@@ -191,10 +191,10 @@ def _with_lines(problems: Sequence[Finding]) -> list[Finding]:
                     texts[problem.file] = []
             if texts[problem.file]:
                 line = field_line(texts[problem.file], problem.line, problem.field)
-                found.append(msgspec.structs.replace(problem, line=line))
+                findings.append(msgspec.structs.replace(problem, line=line))
                 continue
-        found.append(problem)
-    return found
+        findings.append(problem)
+    return findings
 
 
 def _print(problems: Sequence[Finding], reading: _LintInput, common: CommonOptions, format_: str) -> None:
@@ -225,7 +225,7 @@ def _print(problems: Sequence[Finding], reading: _LintInput, common: CommonOptio
 
 def _summary(problems: Sequence[Finding], reading: _LintInput, *, verbose: bool) -> list[str]:
     counts, tree = Counter(problem.severity for problem in problems), reading.tree
-    found = ", ".join(
+    tally = ", ".join(
         f"{counts[severity]} info" if severity is Severity.INFO else count(counts[severity], severity.value)
         for severity in Severity
         if counts[severity]
@@ -233,7 +233,7 @@ def _summary(problems: Sequence[Finding], reading: _LintInput, *, verbose: bool)
     if not reading.read and not problems:
         lines = ["nothing checked: there are no manifests" if tree.searched else "nothing checked: the input is empty"]
     else:
-        lines = [found or "nothing found"]
+        lines = [tally or "nothing found"]
     if tree.searched and reading.read:
         files = len({problem.file for problem in problems if problem.file})
         lines[0] += f" in {count(files, 'file')}" if files else ""

@@ -105,7 +105,7 @@ def command(
             drained=remove,
             scheduler_profiles=profiles,
         )
-        removals = [_removal(still, each, read.snapshot, common.at) for each in still.drained]
+        removals = [_removal(still, drained, read.snapshot, common.at) for drained in still.drained]
         rules = ConsolidationOptions(spot_to_spot=spot_to_spot)
         plan = _planned(
             still,
@@ -120,12 +120,12 @@ def command(
         )
     if nodepool is not None and nodepool not in still.board.pools:
         fail(f"there is no NodePool {nodepool} in the input")
-    if missing := next((name for name in remove if name not in {each.node for each in still.drained}), None):
+    if missing := next((name for name in remove if name not in {drained.node for drained in still.drained}), None):
         fail(f"there is no node {missing} of a NodePool in the input")
     times = Times(common.at, common.zone)
     lines = partial(plan_lines, plan, times, verbose=common.verbose, quiet=common.quiet)
     print_answer(plan, common.output, lines, heading=head(common.source, plan.decider))
-    sys.exit(0 if all(each.possible for each in removals) else 1)
+    sys.exit(0 if all(removal.possible for removal in removals) else 1)
 
 
 def _planned(
@@ -143,9 +143,9 @@ def _planned(
     """The plan; with removals, it has nothing else."""
     board, pools = still.board, still.pools
     candidates = {
-        each: tuple(one for one in found if nodepool in (None, one.pool))
-        for each, found in board.candidates.items()
-        if reason in (None, each.value)
+        cause: tuple(candidate for candidate in every if nodepool in (None, candidate.pool))
+        for cause, every in board.candidates.items()
+        if reason in (None, cause.value)
     }
     board = msgspec.structs.replace(board, candidates=candidates)
     if nodepool is not None:
@@ -155,13 +155,17 @@ def _planned(
         board,
         decision,
         pools={} if removals else pools,
-        left=[each for each in still.assessment.left if reason in (None, each.verdict.reason.value)],
+        left=[blocked for blocked in still.assessment.left if reason in (None, blocked.verdict.reason.value)],
         answers=answers,
         validation_seconds=Timings().validation_seconds,
         removals=removals,
         decider=decider,
         prices=prices,
-        problems=[*problems, *(each for each in still.problems if each.rule not in _OF_TIME), *_put_off(still)],
+        problems=[
+            *problems,
+            *(problem for problem in still.problems if problem.rule not in _OF_TIME),
+            *_put_off(still),
+        ],
     )
 
 
@@ -170,20 +174,20 @@ def _answers(snapshot: Snapshot, still: OneShotResult, reason: str | None) -> di
     assessment = with_replacements(assess(snapshot, still.board.at), still)
     nodes = ((node, answer(assessment, node, list(assessment.reasons(node).values()))) for node in assessment.nodes)
     return {
-        node.member.name: _answer(node.state, found)
-        for node, found in nodes
+        node.member.name: _answer(node.state, view)
+        for node, view in nodes
         if node.state in IN_DISRUPTION
-        or (found.standing in (NodeStanding.WAITING, NodeStanding.STUCK) and reason in (None, found.reason))
+        or (view.standing in (NodeStanding.WAITING, NodeStanding.STUCK) and reason in (None, view.reason))
     }
 
 
-def _answer(state: NodeState, found: AnswerView) -> NodeAnswer:
-    is_leaving, is_stuck = state in IN_DISRUPTION, found.standing == NodeStanding.STUCK
+def _answer(state: NodeState, view: AnswerView) -> NodeAnswer:
+    is_leaving, is_stuck = state in IN_DISRUPTION, view.standing == NodeStanding.STUCK
     fate = NodeOutcome.STUCK if is_stuck else NodeOutcome.LEAVING if is_leaving else NodeOutcome.WAITS
-    since = "" if found.since is None else f" since {format_time(found.since)}"
-    cause = str(found.cause)
-    until = "" if found.until is None or is_leaving or format_time(found.until) in cause else format_time(found.until)
-    named = f"{state} {MEANING[state]}" if is_leaving else found.reason or "starting"
+    since = "" if view.since is None else f" since {format_time(view.since)}"
+    cause = str(view.cause)
+    until = "" if view.until is None or is_leaving or format_time(view.until) in cause else format_time(view.until)
+    named = f"{state} {MEANING[state]}" if is_leaving else view.reason or "starting"
     return NodeAnswer(fate, f"{named}{since}{until and f' until {until}'}: {cause}")
 
 

@@ -92,29 +92,29 @@ class _Recording:
     def objects(self, documents: Iterable[Document]) -> Iterator[dict[str, Any]]:
         nodes = []  # they say how many of their pods are left out
         for document in documents:
-            kept = recorded(document)
-            if kept is None:
+            record = recorded(document)
+            if record is None:
                 self._unread[f"{document.api_version} {document.kind}"] += 1
-            elif self._namespaces and not self._is_wanted(kept):
+            elif self._namespaces and not self._is_wanted(record):
                 self._elsewhere += 1
-                if document.kind == "Pod" and (node := (kept.get("spec") or {}).get("nodeName")):
+                if document.kind == "Pod" and (node := (record.get("spec") or {}).get("nodeName")):
                     self._pods_elsewhere[node] += 1
             else:
                 self._taken[document.kind] += 1
                 if self._namespaces and document.kind == "Node":
-                    nodes.append(kept)
+                    nodes.append(record)
                 else:
-                    yield kept
+                    yield record
         for node in nodes:
             if number := self._pods_elsewhere[node["metadata"].get("name", "")]:
                 node["metadata"].setdefault("annotations", {})[PODS_NOT_RECORDED] = str(number)
             yield node
 
-    def _is_wanted(self, kept: dict[str, Any]) -> bool:
-        meta = kept["metadata"]
-        if kept["kind"] == "Namespace":
+    def _is_wanted(self, record: dict[str, Any]) -> bool:
+        meta = record["metadata"]
+        if record["kind"] == "Namespace":
             return meta.get("name") in self._namespaces
-        return kept["kind"] not in _NAMESPACED or meta.get("namespace", "default") in self._namespaces
+        return record["kind"] not in _NAMESPACED or meta.get("namespace", "default") in self._namespaces
 
     def summary(self, output: str | None) -> list[str]:
         lines = [f"recorded {_counted(self._taken)}" + (f" in {plain(output)}" if output else "")]
@@ -141,8 +141,8 @@ _Write = Callable[[BinaryIO, Iterable[dict[str, Any]]], None]
 def _write_json(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
     """A List with one object per line, so that dumps can be compared, and a truncated one can be read."""
     before = head = b'{"apiVersion": "v1", "kind": "List", "items": ['  # written with the first object
-    for each in objects:
-        file.write(before + (b"\n" if before is head else b",\n") + json_text(msgspec.json.encode(each)))
+    for raw in objects:
+        file.write(before + (b"\n" if before is head else b",\n") + json_text(msgspec.json.encode(raw)))
         before = b""
     file.write(before + b"\n]}\n")
 
@@ -150,8 +150,8 @@ def _write_json(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
 def _write_yaml(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
     """A List with its kind last, as kubectl writes it, so that a truncated dump is recognized."""
     before = b"apiVersion: v1\nitems:\n"
-    for each in objects:
-        file.write(before + yaml_text([each]).encode())
+    for raw in objects:
+        file.write(before + yaml_text([raw]).encode())
         before = b""
     file.write(before + b"kind: List\n")
 

@@ -82,7 +82,7 @@ def command(
             print_lines(roll_lines(report.nodes))
         else:
             print_data(report, output)
-        done = all(each.outcome is not RollOutcome.FAILED for each in report.nodes)
+        done = all(rolled.outcome is not RollOutcome.FAILED for rolled in report.nodes)
         if watch:
             tell = partial(click.echo, err=output != "table")
             done = _run(_watched(source, report.nodes, tell)) and done
@@ -113,14 +113,14 @@ async def roll(
     api: KubeApi, objects: Sequence[str], *, undo: bool = False, dry_run: bool = False
 ) -> tuple[RolledNode, ...]:
     """Ask for the nodes that the objects mean, or take it back. Ends the program if there is no such object."""
-    known = await targets_by_name(api)
+    by_name = await targets_by_name(api)
     meant: dict[str, RollTarget] = {}
     for text, targets in zip(
-        objects, named_objects(known, objects, "", kinds=NODE_KINDS, place="cluster"), strict=True
+        objects, named_objects(by_name, objects, "", kinds=NODE_KINDS, place="cluster"), strict=True
     ):
         if not targets and not text.partition("/")[0].lower().startswith(("nodepool", "np")):
             fail(f"{text} has no NodeClaim, so nobody can replace it")
-        meant |= {each.claim.metadata.uid: each for each in targets}
+        meant |= {target.claim.metadata.uid: target for target in targets}
     now = SystemClock().now()
     step_of: Callable[[NodeClaim], RollStep] = undoing if undo else lambda claim: asking(claim, now)
     return await act(api, meant.values(), step_of, dry_run=dry_run)
@@ -139,12 +139,15 @@ async def _watched(source: ClusterSource, nodes: Sequence[RolledNode], tell: Cal
 
 def roll_lines(nodes: Sequence[RolledNode]) -> list[str]:
     """A row for each node, what failed, and a summary."""
-    rows = [(each.node or "-", each.node_claim, each.node_pool or "-", _WORDS[each.outcome]) for each in nodes]
-    lines = table([("NODE", "NODECLAIM", "POOL", "ROLL"), *(tuple(map(plain, row)) for row in rows)]) if rows else []
-    failed = (each for each in nodes if each.error is not None)
-    lines += [
-        f"{click.style('failed', fg='red')}  {plain(each.node_claim)}: {plain(each.error or '')}" for each in failed
+    rows = [
+        (rolled.node or "-", rolled.node_claim, rolled.node_pool or "-", _WORDS[rolled.outcome]) for rolled in nodes
     ]
-    counts = Counter(each.outcome for each in nodes)
+    lines = table([("NODE", "NODECLAIM", "POOL", "ROLL"), *(tuple(map(plain, row)) for row in rows)]) if rows else []
+    failed = (rolled for rolled in nodes if rolled.error is not None)
+    lines += [
+        f"{click.style('failed', fg='red')}  {plain(rolled.node_claim)}: {plain(rolled.error or '')}"
+        for rolled in failed
+    ]
+    counts = Counter(rolled.outcome for rolled in nodes)
     summary = ", ".join(f"{count(number, 'node')} {_WORDS[outcome]}" for outcome, number in counts.items())
     return [*lines, *([""] if lines else []), summary or "no NodeClaim is meant; nothing to do"]

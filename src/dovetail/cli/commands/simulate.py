@@ -135,7 +135,9 @@ def _read(common: CommonOptions, paths: Sequence[str], also: Sequence[ReadKind],
 def _refuse_half_manifests(documents: Sequence[Document], problems: Sequence[Finding]) -> None:
     """Half a dump is simulated as far as it goes. A manifest that ends early is a mistake of its author."""
     for problem in problems:
-        if problem.rule == "CutOff" and not any(each.file == problem.file and _is_dumped(each) for each in documents):
+        if problem.rule == "CutOff" and not any(
+            document.file == problem.file and _is_dumped(document) for document in documents
+        ):
             raise InputError(problem.file, str(problem.message))
 
 
@@ -176,10 +178,10 @@ def _show(labels: Sequence[str], reports: Sequence[SimulationReport], common: Co
     times = Times(reports[0].end, common.zone)
     comparison = compared(reports[0], reports[1], (labels[0], labels[1])) if len(reports) > 1 else None
     if page is not None:
-        made = report_page(reports[0], common.zone) if comparison is None else comparison_page(comparison, common.zone)
+        html = report_page(reports[0], common.zone) if comparison is None else comparison_page(comparison, common.zone)
         try:
             with private_file(page) as file:
-                file.write(made.encode())
+                file.write(html.encode())
         except OSError as error:
             fail(f"--report {page}: {error.strerror}")
     if common.output != "table":

@@ -79,8 +79,8 @@ def _print_data(common: CommonOptions, ahead: int) -> None:
     read = _read(common)
     end = common.at + timedelta(seconds=ahead)
     assessment = assessed(read, common.source, common.at)
-    found = forecast(assessment, end, problems=read.problems)
-    print_data(found, common.output)
+    outlook = forecast(assessment, end, problems=read.problems)
+    print_data(outlook, common.output)
 
 
 def _dumped(common: CommonOptions, at: datetime | None) -> "FileSource":

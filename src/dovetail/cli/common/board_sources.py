@@ -56,7 +56,7 @@ async def followed(source: ClusterSource) -> AsyncIterator[LiveSource]:
             settings = settings_of(decider, source.budgets)
             live = LiveSource(api, clock, title=cluster_title(source), asking=source.asking(), settings=settings)
             async with asyncio.TaskGroup() as following:
-                tasks = [following.create_task(each.run(), name=each.name) for each in live.reflectors]
+                tasks = [following.create_task(reflector.run(), name=reflector.name) for reflector in live.reflectors]
                 with working("reading …"):
                     await live.wait_synced(FIRST_LISTS_SECONDS)
                 try:

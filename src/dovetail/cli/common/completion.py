@@ -32,10 +32,10 @@ def complete_contexts(context: click.Context, _parameter: click.Parameter, incom
     from dovetail.kube import KubeConfigError, contexts  # noqa: PLC0415  (it takes a second to import)
 
     try:
-        found = contexts(context.params.get("kubeconfig"))
+        names = contexts(context.params.get("kubeconfig"))
     except KubeConfigError:
         return []
-    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def complete_objects(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -65,7 +65,7 @@ def complete_namespaces(context: click.Context, _parameter: click.Parameter, inc
 def _objects(context: click.Context, incomplete: str, kinds: Mapping[str, str]) -> list[CompletionItem]:
     kind, slash, _ = incomplete.partition("/")
     if not slash:
-        return [CompletionItem(f"{each}/") for each in kinds if each.startswith(kind)]
+        return [CompletionItem(f"{choice}/") for choice in kinds if choice.startswith(kind)]
     if kind not in kinds:
         return []
     return _starting_with(incomplete, (f"{kind}/{name}" for name in _names(_source(context), kinds[kind])))
@@ -92,7 +92,7 @@ def _names(source: "ClusterSource", kind: str) -> list[str]:
     names = []
     in_namespaces = kind == "Pod" or kind in _WORKLOADS.values()
     candidates = (*RULE_KINDS, *workload_kinds({kind.lower()} & _WORKLOADS.keys()))
-    kinds = [each for each in candidates if each.resource.kind == kind]
+    kinds = [candidate for candidate in candidates if candidate.resource.kind == kind]
     with redirect_stderr(StringIO()), suppress(InputError, SystemExit):
         for document in cluster_documents(source, kinds, []):
             if document.kind == kind:

@@ -39,7 +39,7 @@ def files_of(path: str) -> list[str]:
     """The file itself, or the manifests of the directory. Raises InputError."""
     if path == "-" or not Path(path).is_dir() or not path:
         return [path]
-    found: list[str] = []
+    paths: list[str] = []
     seen: set[str] = set()  # links may form a cycle
     for folder, folders, files in os.walk(path, onerror=_unreadable, followlinks=True):
         real = os.path.realpath(folder)
@@ -48,13 +48,13 @@ def files_of(path: str) -> list[str]:
             continue
         seen.add(real)
         folders.sort()
-        found += [str(Path(folder, file)) for file in files if is_manifest(file)]
-    if not found:
+        paths += [str(Path(folder, file)) for file in files if is_manifest(file)]
+    if not paths:
         raise InputError(label_of(path), "the directory has no .yaml, .yml or .json file")
-    for file in found:
+    for file in paths:
         if Path(file).exists() and not Path(file).is_file():  # reading a pipe could block
             raise InputError(label_of(file), "is not a regular file; name it on the command line to read it")
-    return sorted(found)
+    return sorted(paths)
 
 
 def is_manifest(file: str) -> bool:

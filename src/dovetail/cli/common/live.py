@@ -44,14 +44,14 @@ def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: l
             try:
                 unread: dict[str, tuple[ReadKind, _KindListing]] = {}
                 for kind in kinds:
-                    found = runner.run(_read(api, kind, source.namespace))
-                    if found.problems:
-                        unread[kind.resource.kind] = kind, found
-                    if len(unread) == len(kinds) and not found.objects:
+                    listing = runner.run(_read(api, kind, source.namespace))
+                    if listing.problems:
+                        unread[kind.resource.kind] = kind, listing
+                    if len(unread) == len(kinds) and not listing.objects:
                         first = next(iter(unread.values()))[1].problems[0]
                         fail(f"{_NOTHING}: {first.message}{_hint(source.namespace)}", code=3)
-                    version = found.api_version or kind.resource.api_version
-                    for number, raw in enumerate(found.objects):
+                    version = listing.api_version or kind.resource.api_version
+                    for number, raw in enumerate(listing.objects):
                         yield Document("", 1, number, None, version, kind.resource.kind, raw)
                 problems += _unread(unread, source.namespace)
             finally:
@@ -78,13 +78,13 @@ def live_evidence(source: ClusterSource) -> list[Document]:
 
 async def evidence(api: KubeApi) -> list[Document]:
     """The same with a connection. What this user may not read shows nothing."""
-    found: list[Document] = []
+    documents: list[Document] = []
     for lease in (names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE):
-        found += (leases := await _named(api, LEASES, lease))
-        for held in (decode(each, objects.Lease) for each in leases):
+        documents += (leases := await _named(api, LEASES, lease))
+        for held in (decode(document, objects.Lease) for document in leases):
             pod = (held.spec.holder_identity or "").rpartition("_")[0]
-            found += await _named(api, PODS, pod, held.metadata.namespace) if pod else ()
-    return found or await _named(api, _CRDS, f"{names.NODEPOOL_PLURAL}.{names.GROUP}")
+            documents += await _named(api, PODS, pod, held.metadata.namespace) if pod else ()
+    return documents or await _named(api, _CRDS, f"{names.NODEPOOL_PLURAL}.{names.GROUP}")
 
 
 async def _named(api: KubeApi, resource: Resource[Any], name: str, namespace: str | None = None) -> list[Document]:
@@ -94,7 +94,7 @@ async def _named(api: KubeApi, resource: Resource[Any], name: str, namespace: st
     except ApiError:
         return []
     version, kind = read.api_version, read.kind
-    return [Document("", 1, index, None, version, kind, value=each) for index, each in enumerate(listed)]
+    return [Document("", 1, index, None, version, kind, value=raw) for index, raw in enumerate(listed)]
 
 
 class _KindListing(msgspec.Struct, frozen=True):
@@ -124,16 +124,16 @@ async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _KindLis
     if not resource.namespaced or namespace is None:
         return _KindListing(problems=(_not_permitted(kind, words),))
     try:
-        found = await all_pages(api, resource, namespace)
+        items = await all_pages(api, resource, namespace)
     except Forbidden:
         return _KindListing(problems=(_not_permitted(kind, words),))
     problem = _not_permitted(kind, words, f", but for those of namespace {namespace}")
-    return _KindListing(found, (problem,), namespace=namespace)
+    return _KindListing(items, (problem,), namespace=namespace)
 
 
 async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None = None, *, fields: str = "") -> list[T]:
     """The whole list. Starts again if it expires between two pages. Raises ApiError."""
-    found: list[T] = []
+    items: list[T] = []
     continue_, lists = "", 1
     while True:
         try:
@@ -141,12 +141,12 @@ async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None =
         except Gone:
             if lists == LISTS:
                 raise
-            found, continue_, lists = [], "", lists + 1
+            items, continue_, lists = [], "", lists + 1
             continue
-        found += page.items
+        items += page.items
         continue_ = page.continue_
         if not continue_:
-            return found
+            return items
 
 
 def _not_permitted(kind: ReadKind, words: str, but_for: str = "") -> Finding:
@@ -166,10 +166,10 @@ def _hint(namespace: str | None) -> str:
 
 def _unread(unread: Mapping[str, tuple[ReadKind, _KindListing]], namespace: str | None) -> list[Finding]:
     """The problems of these kinds. Those of which only the namespace was read are none if no Node was read either."""
-    if namespace is None or NODES.kind not in unread or not any(each.namespace for _, each in unread.values()):
-        return [problem for _, found in unread.values() for problem in found.problems]
-    whole = [(kind, found) for kind, found in unread.values() if not found.namespace]
-    inside = [problem for kind, found in whole if kind.resource.namespaced for problem in found.problems]
+    if namespace is None or NODES.kind not in unread or not any(listing.namespace for _, listing in unread.values()):
+        return [problem for _, listing in unread.values() for problem in listing.problems]
+    whole = [(kind, listing) for kind, listing in unread.values() if not listing.namespace]
+    inside = [problem for kind, listing in whole if kind.resource.namespaced for problem in listing.problems]
     return [_of_one_namespace([kind for kind, _ in whole if not kind.resource.namespaced], namespace), *inside]
 
 

@@ -42,7 +42,7 @@ def named_workloads(texts: Iterable[str]) -> set[str]:
 
 
 def named_objects(
-    known: Mapping[str, T],
+    objects: Mapping[str, T],
     texts: Iterable[str],
     namespace: str,
     *,
@@ -56,27 +56,27 @@ def named_objects(
     """
     named = []
     for text in texts:
-        key = _object_key(known, text, namespace, kinds)
-        if key not in known:
-            key = next(iter(_hosts(known, key.removeprefix("node/"))), key) if key.startswith("node/") else key
-        if key not in known:
-            fail(f"{key} is not in the {place}{_suggestion(known, key)}")
-        named.append(known[key])
+        key = _object_key(objects, text, namespace, kinds)
+        if key not in objects:
+            key = next(iter(_hosts(objects, key.removeprefix("node/"))), key) if key.startswith("node/") else key
+        if key not in objects:
+            fail(f"{key} is not in the {place}{_suggestion(objects, key)}")
+        named.append(objects[key])
     return named
 
 
-def _object_key(known: Mapping[str, T], text: str, namespace: str, kinds: Mapping[str, str]) -> str:
+def _object_key(objects: Mapping[str, T], text: str, namespace: str, kinds: Mapping[str, str]) -> str:
     kind, _, name = text.partition("/")
     kind_ = kinds.get(kind.lower())
     *first, last = dict.fromkeys(kinds.values())
     wanted = f"{text}: want KIND/NAME with a kind of {', '.join(first)} or {last}"
     if kind_ is None and not name:
-        found = [key for key in known if key.rpartition("/")[2] == text] or _hosts(known, text)
+        keys = [key for key in objects if key.rpartition("/")[2] == text] or _hosts(objects, text)
         # A node and its NodeClaim are one object here.
-        if found and all(known[key] is known[found[0]] for key in found):
-            return found[0]
-        which = f", one of {', '.join(sorted(found)[:5])}" if found else _example(kinds)
-        close = "" if found else _suggestion(known, text)
+        if keys and all(objects[key] is objects[keys[0]] for key in keys):
+            return keys[0]
+        which = f", one of {', '.join(sorted(keys)[:5])}" if keys else _example(kinds)
+        close = "" if keys else _suggestion(objects, text)
         fail(f"{wanted}{close or which}")
     if kind_ is None or not name:
         fail(f"{wanted}{_example(kinds)}")
@@ -89,26 +89,26 @@ def _example(kinds: Mapping[str, str]) -> str:
 
 def node_names(snapshot: Snapshot, texts: Iterable[str]) -> tuple[str, ...]:
     """The texts, with the names of nodes in place of the names of their hosts."""
-    known = {f"node/{member.name}": member for member in snapshot.nodes}
-    hosts = ((text, [] if f"node/{text}" in known else _hosts(known, text)) for text in texts)
-    return tuple(found[0].removeprefix("node/") if found else text for text, found in hosts)
+    objects = {f"node/{member.name}": member for member in snapshot.nodes}
+    hosts = ((text, [] if f"node/{text}" in objects else _hosts(objects, text)) for text in texts)
+    return tuple(matches[0].removeprefix("node/") if matches else text for text, matches in hosts)
 
 
-def _hosts(known: Mapping[str, T], host: str) -> list[str]:
+def _hosts(objects: Mapping[str, T], host: str) -> list[str]:
     """The Node whose name begins with the name of this host; nothing if there are several."""
-    found = [key for key in known if key.startswith(f"node/{host}.")]
-    return found if len(found) == 1 else []
+    keys = [key for key in objects if key.startswith(f"node/{host}.")]
+    return keys if len(keys) == 1 else []
 
 
-def _suggestion(known: Mapping[str, T], key: str) -> str:
+def _suggestion(objects: Mapping[str, T], key: str) -> str:
     """Objects of this name elsewhere, or of a similar name; else those whose names begin with it, as pods' do."""
     name = key.rpartition("/")[2]
     names: dict[str, list[str]] = {}
-    for each in known:
-        names.setdefault(each.rpartition("/")[2], []).append(each)
-    close = [each for found in get_close_matches(name, names, n=3, cutoff=0.75) for each in names[found]]
+    for other in objects:
+        names.setdefault(other.rpartition("/")[2], []).append(other)
+    close = [other for similar in get_close_matches(name, names, n=3, cutoff=0.75) for other in names[similar]]
     if name not in names:
-        close = [each for each in known if each.rpartition("/")[2].startswith(f"{name}-")] or close
-    alike = [each for each in close if each.partition("/")[0] == key.partition("/")[0]]
+        close = [other for other in objects if other.rpartition("/")[2].startswith(f"{name}-")] or close
+    alike = [other for other in close if other.partition("/")[0] == key.partition("/")[0]]
     close = alike or close
     return f"; did you mean {' or '.join(sorted(close)[:3])}?" if close else ""

@@ -43,16 +43,16 @@ def assessed(
     user has named objects, their names; no other nodes are simulated.
     """
     plain = assess(read.snapshot, at)
-    found = _found(plain, read, source, catalogue, named)
-    return assess(read.snapshot, at, before=plain, replacements=found) if found else plain
+    replacements = _found(plain, read, source, catalogue, named)
+    return assess(read.snapshot, at, before=plain, replacements=replacements) if replacements else plain
 
 
 def with_replacements(plain: Assessment, simulated: "OneShotResult") -> Assessment:
     """The assessment with what the simulation says of replacements."""
-    found = simulated.replacements({node.member.name for node in plain.nodes if _asks(plain, node)})
-    if not found:
+    replacements = simulated.replacements({node.member.name for node in plain.nodes if _asks(plain, node)})
+    if not replacements:
         return plain
-    return assess(plain.snapshot, plain.at, before=plain, replacements=found)
+    return assess(plain.snapshot, plain.at, before=plain, replacements=replacements)
 
 
 def found_replacements(read: ClusterInput, source: ClusterSource, at: datetime) -> ReplacementVerdicts:
@@ -114,11 +114,12 @@ def consolidation_of(
     from dovetail.planning.disruption.replacing import ConsolidationOptions  # noqa: PLC0415
     from dovetail.views.plan import NodeOutcome, node_outcomes  # noqa: PLC0415
 
-    found = {}
+    answers = {}
     for name in sorted(nodes & simulated.pools.keys()):
         board = simulated.board
         candidates = {
-            reason: tuple(each for each in every if each.node == name) for reason, every in board.candidates.items()
+            reason: tuple(candidate for candidate in every if candidate.node == name)
+            for reason, every in board.candidates.items()
         }
         if not any(candidates.values()):
             continue
@@ -127,12 +128,12 @@ def consolidation_of(
         pools = {name: simulated.pools[name]}
         (node,) = node_outcomes(board, decision, pools, (), {})
         goes = node.fate is NodeOutcome.GOES
-        found[name] = (
+        answers[name] = (
             f"it would be consolidated now ({', '.join(node.reasons)}); dovetail plan says where its pods go"
             if goes
             else f"it is not consolidated: {'; '.join(node.why)}"
         )
-    return found
+    return answers
 
 
 def _simulated(
@@ -163,8 +164,10 @@ def _asks(assessment: Assessment, node: NodeAssessment) -> bool:
     if claim is None or node.state in IN_DISRUPTION or not any(map(claim.is_true, MARKED.values())):
         return False
     return any(
-        one.wanted and one.reason in MARKED and all(each.allowed or each.rule is Rule.BUDGET for each in one.verdicts)
-        for one in assessment.judge(node)
+        reason.wanted
+        and reason.reason in MARKED
+        and all(verdict.allowed or verdict.rule is Rule.BUDGET for verdict in reason.verdicts)
+        for reason in assessment.judge(node)
     )
 
 

@@ -48,20 +48,20 @@ def _salvaged(file: str, problems: list[Finding]) -> Iterator[Document]:
     data, messages = _without_messages(data) if whole is None else (data, [])
     if messages:
         problems.append(_kubectl_said(messages, name))
-    found = 0
+    number = 0
     try:
         for document in read_documents(data, name, whole):
-            found += 1
+            number += 1
             yield document
     except InputError as error:
-        rest = () if found else _whole_items(data, name)
-        if not rest and not (found and _is_at_the_end(error, data)):
+        rest = () if number else _whole_items(data, name)
+        if not rest and not (number and _is_at_the_end(error, data)):
             raise
-        problems.append(_cut_off(error, found + len(rest), name))
+        problems.append(_cut_off(error, number + len(rest), name))
         yield from rest
     else:
         if cut is not None:
-            problems.append(_cut_off(cut, found, name))
+            problems.append(_cut_off(cut, number, name))
 
 
 # -- truncated dumps ---------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def _mended_yaml(data: bytes) -> Iterator[bytes]:
     items = re.search(rb"^items:[ ]*\n( *)- ", data, re.MULTILINE)
     if items is None:
         return
-    starts = [found.start() for found in re.finditer(rb"^" + items[1] + rb"- ", data, re.MULTILINE)]
+    starts = [match.start() for match in re.finditer(rb"^" + items[1] + rb"- ", data, re.MULTILINE)]
     for start in reversed(starts[-TRIES:]):
         yield data[:start] + b"kind: List\n"
 
@@ -143,7 +143,7 @@ def _without_messages(data: bytes) -> tuple[bytes, list[str]]:
     """The messages, and the data with empty lines in their place, so that line numbers stay right."""
     if data[:1] not in _INITIALS and not _SUSPECT.search(data):
         return data, []
-    messages = [found[0].decode(errors="replace").strip() for found in _MESSAGE.finditer(data)]
+    messages = [match[0].decode(errors="replace").strip() for match in _MESSAGE.finditer(data)]
     return (_MESSAGE.sub(b"", data), messages) if messages else (data, [])
 
 

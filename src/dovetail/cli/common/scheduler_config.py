@@ -127,7 +127,7 @@ def _read_or_fail(text: str) -> SchedulerConfig:
 
 def _parsed(data: bytes) -> Any:
     try:
-        documents = [each.value for each in parse(data)]
+        documents = [document.value for document in parse(data)]
     except YamlError as error:
         raise _ConfigError(f"not YAML: {error.message}") from None
     if len(documents) != 1:
@@ -157,12 +157,12 @@ def _profiles(value: Any) -> SchedulerProfiles:
 
 
 def _profile(profile: _Profile, field: str) -> SchedulerProfile:
-    found = [(index, each) for index, each in enumerate(profile.plugin_config or ()) if each.name == PLUGIN]
-    if not found:
+    configured = [(index, plugin) for index, plugin in enumerate(profile.plugin_config or ()) if plugin.name == PLUGIN]
+    if not configured:
         return SchedulerProfile(system=True)
-    if len(found) > 1:
-        raise _ConfigError(f"{field}[{found[1][0]}]: {PLUGIN} is configured twice; keep one")
-    (index, plugin), *_ = found
+    if len(configured) > 1:
+        raise _ConfigError(f"{field}[{configured[1][0]}]: {PLUGIN} is configured twice; keep one")
+    (index, plugin), *_ = configured
     field = f"{field}[{index}].args"
     args = _converted({} if plugin.args is None else plugin.args, _SpreadArgs, field)
     if args.defaulting_type == "List":
@@ -173,26 +173,26 @@ def _profile(profile: _Profile, field: str) -> SchedulerProfile:
 
 
 def _constraints(written: Sequence[_Constraint], field: str) -> tuple[TopologySpreadConstraint, ...]:
-    known: set[tuple[str, str]] = set()
-    for index, each in enumerate(written):
-        if each.label_selector is not None:
+    pairs: set[tuple[str, str]] = set()
+    for index, constraint in enumerate(written):
+        if constraint.label_selector is not None:
             raise _ConfigError(f"{field}[{index}].labelSelector: remove it; the selector is deduced for each pod")
-        pair = (each.topology_key, each.when_unsatisfiable)
-        if pair in known:
+        pair = (constraint.topology_key, constraint.when_unsatisfiable)
+        if pair in pairs:
             raise _ConfigError(
                 f"{field}[{index}]: there is another with this topologyKey and whenUnsatisfiable; keep one"
             )
-        known.add(pair)
+        pairs.add(pair)
     return tuple(
         TopologySpreadConstraint(
-            topology_key=each.topology_key,
-            max_skew=each.max_skew,
-            min_domains=each.min_domains,
-            when_unsatisfiable=each.when_unsatisfiable,
-            node_affinity_policy=each.node_affinity_policy,
-            node_taints_policy=each.node_taints_policy,
+            topology_key=constraint.topology_key,
+            max_skew=constraint.max_skew,
+            min_domains=constraint.min_domains,
+            when_unsatisfiable=constraint.when_unsatisfiable,
+            node_affinity_policy=constraint.node_affinity_policy,
+            node_taints_policy=constraint.node_taints_policy,
         )
-        for each in written
+        for constraint in written
     )
 
 

@@ -68,7 +68,7 @@ def understood(
 ) -> ClusterInput:
     """The cluster in these documents; `problems`: of reading them."""
     documents = list(converted(documents))
-    for_rules = (each for each in documents if _is_for_rules(each))
+    for_rules = (document for document in documents if _is_for_rules(document))
     snapshot, odd, unreadable = take_in(for_rules, _field_remedy, settings)
     if unreadable:
         documents = [document for document in documents if document not in unreadable]
@@ -104,16 +104,16 @@ def _missing_parts(snapshot: Snapshot) -> list[Finding]:
 def _pods_not_recorded(documents: Iterable[Document]) -> Iterator[Finding]:
     """A problem if the dump is of some namespaces only."""
     metas = (decode(document, ApiObject).metadata for document in documents if document.kind == "Node")
-    found = sorted(meta.name for meta in metas if PODS_NOT_RECORDED in meta.annotations)
-    if found:
-        more = f" and {len(found) - _NODES_NAMED} more" if len(found) > _NODES_NAMED else ""
+    nodes = sorted(meta.name for meta in metas if PODS_NOT_RECORDED in meta.annotations)
+    if nodes:
+        more = f" and {len(nodes) - _NODES_NAMED} more" if len(nodes) > _NODES_NAMED else ""
         yield Finding(
             severity=Severity.WARNING,
             rule="PodsNotRecorded",
             object=Ref("Node"),
             field=f"metadata.annotations[{PODS_NOT_RECORDED}]",
             message="the dump is of some namespaces only. These nodes have pods of other namespaces, which may block "
-            f"them although they look free: {', '.join(found[:_NODES_NAMED])}{more}",
+            f"them although they look free: {', '.join(nodes[:_NODES_NAMED])}{more}",
             remedy="record all namespaces: dovetail record without -n",
         )
 

@@ -104,9 +104,9 @@ class ManifestTree(Iterable[Document]):
 
     def __iter__(self) -> Iterator[Document]:
         """Raises InputError for a path that is no directory and cannot be read, and for an empty directory."""
-        found = [(path, self._files(path)) for path in self._paths]
-        total, done = sum(len(files) if files is not None else 1 for _, files in found), 0
-        for path, files in found:
+        listings = [(path, self._files(path)) for path in self._paths]
+        total, done = sum(len(files) if files is not None else 1 for _, files in listings), 0
+        for path, files in listings:
             if files is None:
                 yield from _named(path)
                 self.files += 1
@@ -123,7 +123,7 @@ class ManifestTree(Iterable[Document]):
         """The files below a directory; None if it is none."""
         if path == "-" or not path or not Path(path).is_dir():
             return None
-        found: list[str] = []
+        paths: list[str] = []
         seen: set[str] = set()  # links may form a cycle
         for folder, folders, files in os.walk(path, onerror=self._no_folder, followlinks=True):
             real = os.path.realpath(folder)
@@ -134,11 +134,11 @@ class ManifestTree(Iterable[Document]):
             inside = os.path.relpath(folder, path)
             folders[:] = sorted(name for name in folders if not self._is_left_out(inside, name, folder=True))
             names = sorted(name for name in files if is_manifest(name) or name in _KUSTOMIZATIONS)
-            found += [str(Path(folder, name)) for name in names if not self._is_left_out(inside, name)]
-        if not found and not self.skipped:
+            paths += [str(Path(folder, name)) for name in names if not self._is_left_out(inside, name)]
+        if not paths and not self.skipped:
             what = "file that is not excluded" if self.excluded else "file"
             raise InputError(label_of(path), f"the directory has no .yaml, .yml or .json {what}")
-        return found
+        return paths
 
     def _no_folder(self, error: OSError) -> None:
         self._skip(str(error.filename), SkipReason.UNREADABLE, error.strerror or str(error))
@@ -188,13 +188,15 @@ class ManifestTree(Iterable[Document]):
                 return b"", []
             return data, [ScannedDocument(0, len(data), "", "", unsure=True)]
         documents = list(scan(data))
-        manifests = [each for each in documents if each.unsure or each.kind]
-        if manifests == documents and all(self._may_be_read(each) for each in manifests):
+        manifests = [document for document in documents if document.unsure or document.kind]
+        if manifests == documents and all(self._may_be_read(document) for document in manifests):
             return data, manifests
-        for each in manifests:
-            if not self._may_be_read(each):
-                self.unread[each.kind] += 1
-        return without(data, documents, lambda each: each in manifests and self._may_be_read(each)), manifests
+        for document in manifests:
+            if not self._may_be_read(document):
+                self.unread[document.kind] += 1
+        return without(
+            data, documents, lambda document: document in manifests and self._may_be_read(document)
+        ), manifests
 
     def _may_be_read(self, document: ScannedDocument) -> bool:
         if document.unsure or document.kind.endswith("List") or self._is_read is None:
@@ -204,17 +206,17 @@ class ManifestTree(Iterable[Document]):
     def _read(
         self, file: str, text: bytes, kinds: Sequence[ScannedDocument], *, is_template: bool
     ) -> Iterator[Document]:
-        label, found = label_of(file), 0
+        label, number = label_of(file), 0
         try:
             for document in read_documents(text, label):
-                found += 1
+                number += 1
                 yield document
         except InputError as error:
-            sure = [each for each in kinds if not each.unsure and self._may_be_read(each)]
-            if is_template and not found:
+            sure = [scanned for scanned in kinds if not scanned.unsure and self._may_be_read(scanned)]
+            if is_template and not number:
                 self.files -= 1
                 self._skip(file, SkipReason.TEMPLATE, _RENDER)
-            elif sure or found:
+            elif sure or number:
                 self.problems.append(_unreadable(label, error))
             else:
                 self.files -= 1

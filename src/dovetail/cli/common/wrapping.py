@@ -38,19 +38,19 @@ def broken_line(line: str, width: int) -> list[str]:
 
 def fitted_cells(rows: Sequence[Sequence[str]], width: int, spare: Collection[str]) -> list[list[list[str]]]:
     """The lines of each cell. `spare`: headings of columns that go if there is no room, the last one first."""
-    kept = [list(row) for row in rows]
+    remaining = [list(row) for row in rows]
     for heading in reversed([*spare]):
-        if _total(_least(kept)) > width and heading in kept[0]:
-            place = kept[0].index(heading)
-            kept = [row[:place] + row[place + 1 :] for row in kept]
-    widths = [max(len(click.unstyle(cell)) for cell in column) for column in zip(*kept, strict=True)]
-    least = _least(kept)
+        if _total(_least(remaining)) > width and heading in remaining[0]:
+            place = remaining[0].index(heading)
+            remaining = [row[:place] + row[place + 1 :] for row in remaining]
+    widths = [max(len(click.unstyle(cell)) for cell in column) for column in zip(*remaining, strict=True)]
+    least = _least(remaining)
     while _total(widths) > width and widths != least:
         place = max((place for place in range(len(widths)) if widths[place] > least[place]), key=widths.__getitem__)
         widths[place] -= 1
     if _total(widths) > width:  # broken cells would not help
-        return [[[cell] for cell in row] for row in kept]
-    return [[_broken_cell(cell, room) for cell, room in zip(row, widths, strict=True)] for row in kept]
+        return [[[cell] for cell in row] for row in remaining]
+    return [[_broken_cell(cell, room) for cell, room in zip(row, widths, strict=True)] for row in remaining]
 
 
 def _least(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -30,7 +30,7 @@ class RollProgress:
 
     def __init__(self, source: BoardSource, rolled: Iterable[RolledNode], tell: Callable[[str], None]) -> None:
         self._source = source
-        self._left = {each.uid: each for each in rolled if each.outcome in FOLLOWED}
+        self._left = {node.uid: node for node in rolled if node.outcome in FOLLOWED}
         self._tell = tell
         self._said: dict[str, tuple[object, ...]] = {}  # by UID
         self._warned = False
@@ -40,20 +40,20 @@ class RollProgress:
         began_at, number, taken_back = self._source.clock.now(), len(self._left), 0
         while self._left:
             seen = self._source.look()
-            found = assess(seen.take(), seen.at)
-            there = {member.claim.uid: (member, member.claim) for member in found.snapshot.nodes if member.claim}
+            assessment = assess(seen.take(), seen.at)
+            there = {member.claim.uid: (member, member.claim) for member in assessment.snapshot.nodes if member.claim}
             for uid, rolled in list(self._left.items()):
                 name = rolled.node or rolled.node_claim
                 if uid not in there:
                     del self._left[uid]
                     span = round((seen.at - began_at).total_seconds()) * SECOND
                     self._say(name, f"gone after {short_duration(span)}; {len(self._left)} left")
-                elif _is_taken_back(found.node(there[uid][0]), there[uid][1]):
+                elif _is_taken_back(assessment.node(there[uid][0]), there[uid][1]):
                     del self._left[uid]
                     taken_back += 1
                     self._say(name, "nobody asks for it any more, and it stays")
                 else:
-                    self._report(uid, found, there[uid][0])
+                    self._report(uid, assessment, there[uid][0])
             self._warn_if_unanswered(there.values(), seen.at - began_at)
             if self._left:
                 await self._source.changed(seen, seen.at + UNANSWERED_AFTER)
@@ -62,10 +62,10 @@ class RollProgress:
         self._tell(gone)
         return not taken_back
 
-    def _report(self, uid: str, found: Assessment, member: ClusterNode) -> None:
+    def _report(self, uid: str, assessment: Assessment, member: ClusterNode) -> None:
         """Say what the node waits for, unless that was said last."""
-        node, rolled = found.node(member), self._left[uid]
-        found_answer = answer(found, node, found.judge(node))
+        node, rolled = assessment.node(member), self._left[uid]
+        found_answer = answer(assessment, node, assessment.judge(node))
         going = node.state in IN_DISRUPTION
         key = (node.state, found_answer.standing, found_answer.rule, None if going else found_answer.until)
         if self._said.get(uid) == key:

@@ -56,13 +56,13 @@ async def targets_by_name(api: KubeApi) -> Mapping[str, tuple[RollTarget, ...]]:
     targets = [RollTarget(claim=claim, node=node_of.get(claim.status.provider_id, "")) for claim in claims]
     meant: dict[str, tuple[RollTarget, ...]] = {f"node/{node.metadata.name}": () for node in nodes}
     meant |= {f"nodepool/{pool.metadata.name}": () for pool in pools}
-    for each in targets:
-        meant[f"nodeclaim/{each.claim.metadata.name}"] = one = (each,)
-        if each.node:
-            meant[f"node/{each.node}"] = one
-        pool = f"nodepool/{_pool(each.claim)}"
+    for target in targets:
+        meant[f"nodeclaim/{target.claim.metadata.name}"] = single = (target,)
+        if target.node:
+            meant[f"node/{target.node}"] = single
+        pool = f"nodepool/{_pool(target.claim)}"
         if pool in meant:
-            meant[pool] += (each,)
+            meant[pool] += (target,)
     return meant
 
 

@@ -67,8 +67,8 @@ async def run(options: RunOptions) -> None:
     Raises KubeConfigError, ClusterUnreachable, PortTaken, and the errors of ENDINGS.
     """
     prepare_process()
-    async with program(options) as made, serving_all(options, made):
-        await run_until_stopped(made, dry_run=options.dry_run)
+    async with program(options) as process, serving_all(options, process):
+        await run_until_stopped(process, dry_run=options.dry_run)
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def _assembled(
         ),
         prices,
     ]
-    (disruption,) = (each for each in controllers if isinstance(each, DisruptionController))
+    (disruption,) = (controller for controller in controllers if isinstance(controller, DisruptionController))
     manager = make_manager(options, connection, cluster, controllers, failures=failures, metrics=metrics)
     state = ClusterMetrics(
         cluster,
@@ -180,48 +180,48 @@ def _read_at(options: RunOptions) -> list[str | None]:
 
 
 @asynccontextmanager
-async def serving_all(options: RunOptions, made: Program) -> AsyncIterator[None]:
+async def serving_all(options: RunOptions, process: Program) -> AsyncIterator[None]:
     """Serve probes, metrics, `/debug/*` and the dashboard meanwhile. Raises PortTaken."""
-    checks = {"crd": lambda: crds_found(made.cluster, made.missing)}
-    routes = _debug_routes(options, made, metrics_address(options))
+    checks = {"crd": lambda: crds_found(process.cluster, process.missing)}
+    routes = _debug_routes(options, process, metrics_address(options))
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(serving_probes(options, made, checks, routes))
+        await stack.enter_async_context(serving_probes(options, process, checks, routes))
         if options.dashboard_port:
-            await stack.enter_async_context(_dashboard(options, made))
+            await stack.enter_async_context(_dashboard(options, process))
         yield
 
 
-def _access_at(options: RunOptions, made: Program, address: str | None) -> Authorizer | None:
+def _access_at(options: RunOptions, process: Program, address: str | None) -> Authorizer | None:
     if not asks_for_tokens(options, address):
         return None
-    assert made.access is not None
-    return made.access
+    assert process.access is not None
+    return process.access
 
 
-def _debug_routes(options: RunOptions, made: Program, address: str | None) -> list[web.RouteDef]:
+def _debug_routes(options: RunOptions, process: Program, address: str | None) -> list[web.RouteDef]:
     """`/debug/*`, for those who may read the dashboard (R49)."""
 
     async def namespaces() -> frozenset[str]:
-        return frozenset(pod.namespace for pod in made.cluster.pods.values())
+        return frozenset(pod.namespace for pod in process.cluster.pods.values())
 
-    readers = Readers(_access_at(options, made, address), namespaces)
+    readers = Readers(_access_at(options, process, address), namespaces)
     return [
-        decisions_route(readers, made.disruption),
+        decisions_route(readers, process.disruption),
         *(profiling_routes(readers) if options.enable_profiling else []),
     ]
 
 
 @asynccontextmanager
-async def _dashboard(options: RunOptions, made: Program) -> AsyncIterator[None]:
+async def _dashboard(options: RunOptions, process: Program) -> AsyncIterator[None]:
     """Serve the board meanwhile. It is made only while somebody reads it. Raises PortTaken."""
     address, port = options.dashboard_address, options.dashboard_port
-    source = ControllerSource(made.cluster, made.disruption, title="dovetail run")
+    source = ControllerSource(process.cluster, process.disruption, title="dovetail run")
     serving_it = board_served(
         source,
         address=address,
         port=port,
-        access=_access_at(options, made, address),
-        routes=_debug_routes(options, made, address),
+        access=_access_at(options, process, address),
+        routes=_debug_routes(options, process, address),
         beforehand=False,
     )
     async with AsyncExitStack() as stack:

@@ -261,8 +261,8 @@ def run_options(function: Callable[[RunOptions], None]) -> Callable[..., None]:
         function(RunOptions(gates=gates, unsupported_gates=unsupported, **given))
 
     decorated: Any = command
-    for each in reversed([*CONNECTION, *_LEADING, *_OBSERVING, *_DECIDING, *_IGNORED.values()]):
-        decorated = each(decorated)
+    for add_option in reversed([*CONNECTION, *_LEADING, *_OBSERVING, *_DECIDING, *_IGNORED.values()]):
+        decorated = add_option(decorated)
     for bundle in PROVIDERS().usable.values():
         decorated.__click_params__ += bundle.options
     return decorated  # type: ignore[no-any-return]

@@ -65,14 +65,14 @@ class ControllerProcess(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     metrics: Metrics
 
 
-async def run_until_stopped(made: ControllerProcess, *, dry_run: bool) -> None:
+async def run_until_stopped(process: ControllerProcess, *, dry_run: bool) -> None:
     """Run until SIGTERM or SIGINT. Raises the errors of ENDINGS."""
     stop = asyncio.Event()
     _stop_on_signals(stop)
     log.info("starting", extra={"version": __version__, "dry-run": dry_run})
-    settling = asyncio.create_task(_settle(made.cluster), name="settle")
+    settling = asyncio.create_task(_settle(process.cluster), name="settle")
     try:
-        await made.manager.run(stop)
+        await process.manager.run(stop)
     finally:
         settling.cancel()
     log.info("stopped")
@@ -229,16 +229,16 @@ def own_namespace(options: ProcessOptions) -> str:
 
 @asynccontextmanager
 async def serving_probes(
-    options: ProcessOptions, made: ControllerProcess, checks: HealthChecks, routes: Iterable[web.RouteDef] = ()
+    options: ProcessOptions, process: ControllerProcess, checks: HealthChecks, routes: Iterable[web.RouteDef] = ()
 ) -> AsyncIterator[None]:
     """Serve probes and metrics meanwhile. Raises PortTaken.
 
     `checks`: those of readyz besides the manager's. `routes`: served beside the metrics.
     """
-    manager, address = made.manager, metrics_address(options)
+    manager, address = process.manager, metrics_address(options)
     ready = {"readyz": always_well, "manager": manager.readiness, **checks}
     probes = [*probe_routes("healthz", {"healthz": manager.liveness}), *probe_routes("readyz", ready)]
-    metrics = [metrics_route(made.metrics.registry), *routes]
+    metrics = [metrics_route(process.metrics.registry), *routes]
     async with AsyncExitStack() as stack:
         if options.metrics_port and options.metrics_port == options.health_probe_port:
             metrics += probes

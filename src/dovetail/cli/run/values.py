@@ -62,6 +62,6 @@ def read_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
         if not equals or not name or value not in ("true", "false"):
             raise ValueError(f"{shown(part)} is not of the form Gate=true or Gate=false")
         asked[name] = value == "true"
-    known = {_GATES[name]: value for name, value in asked.items() if name in _GATES}
+    gates = {_GATES[name]: value for name, value in asked.items() if name in _GATES}
     strange = {name: value for name, value in asked.items() if name not in _GATES and name != _ALWAYS_ON}
-    return FeatureGates(**known), tuple(name for name, on in strange.items() if on or name not in UNSUPPORTED_GATES)
+    return FeatureGates(**gates), tuple(name for name, on in strange.items() if on or name not in UNSUPPORTED_GATES)

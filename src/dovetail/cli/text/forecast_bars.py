@@ -63,13 +63,13 @@ class TimeScale:
 
     def _ticks(self) -> list[tuple[int, str]]:
         """The labels of the finest division that do not touch."""
-        found: list[tuple[int, str]] = []
+        labels: list[tuple[int, str]] = []
         for ticks in self._divisions():
-            found = [(self.cell(at), label) for at, label in ticks]
-            gaps = (right - left - len(label) for (left, label), (right, _) in pairwise(found))
+            labels = [(self.cell(at), label) for at, label in ticks]
+            gaps = (right - left - len(label) for (left, label), (right, _) in pairwise(labels))
             if all(gap >= _BETWEEN for gap in gaps):
-                return found
-        return found[:1]
+                return labels
+        return labels[:1]
 
     def _divisions(self) -> Iterator[list[tuple[datetime, str]]]:
         if self.end - self.at <= 14 * _DAY:

@@ -21,8 +21,8 @@ _SARIF: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.
 def lines_by_file(problems: Sequence[Finding], times: Times) -> list[str]:
     """The findings below the name of their file."""
     lines: list[str] = []
-    for file, found in groupby(problems, lambda problem: problem.file):
-        places = [msgspec.structs.replace(problem, file=_place(problem)) for problem in found]
+    for file, findings in groupby(problems, lambda problem: problem.file):
+        places = [msgspec.structs.replace(problem, file=_place(problem)) for problem in findings]
         heading = [click.style(plain(file), underline=True)] if file else []
         lines += [*([""] if lines else []), *heading, *problem_lines(places, times)]
     return lines

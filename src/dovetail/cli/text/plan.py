@@ -95,7 +95,7 @@ class _PlanText:
             price = "unknown" if node.price_per_hour is None else _price(node.price_per_hour)
             rows.append([plain(node.name), plain(node.nodepool), plain(type_), price, str(node.pods)])
         lines += table(rows, "  ")
-        lines += [f"  new {_new_node(each, number)}" for number, each in enumerate(command.replacements, 1)]
+        lines += [f"  new {_new_node(node, number)}" for number, node in enumerate(command.replacements, 1)]
         lines += self._moves(command.pods)
         lines += [
             f"  budget of {plain(use.nodepool)}: uses {use.takes} of {use.allowed} left, limit {use.limit}"
@@ -116,7 +116,7 @@ class _PlanText:
         verdict = f"{homeless} of its {number} would have no place" if homeless else f"its {number} would have a place"
         title = click.style(f"If {plain(removal.node)} were drained: {verdict}", bold=True)
         lines = [click.style(title, fg="green" if removal.possible else "red")]
-        lines += [f"  new {_new_node(each, index)}" for index, each in enumerate(removal.new_nodes, 1)]
+        lines += [f"  new {_new_node(node, index)}" for index, node in enumerate(removal.new_nodes, 1)]
         if removal.cost_change_per_hour is not None:
             change = removal.cost_change_per_hour
             lines.append(
@@ -132,7 +132,7 @@ class _PlanText:
         if not nodes:
             return []
         rows = [["NODE", "POOL", "", "WHY"]]
-        for node in sorted(nodes, key=lambda each: (each.fate is NodeOutcome.STAYS, each.nodepool, each.name)):
+        for node in sorted(nodes, key=lambda view: (view.fate is NodeOutcome.STAYS, view.nodepool, view.name)):
             fate = click.style(node.fate.value, fg=_COLOURS[node.fate])
             first, *more = (self._times.localised(plain(why)) for why in node.why)
             rows.append([plain(node.name), plain(node.nodepool or "-"), fate, first])
