@@ -88,21 +88,21 @@ class ReviewAuthorizer(Authorizer):
         if len(token) > TOKEN_BYTES_AT_MOST or not token.isprintable():
             raise AccessDenied(401, "this is not a token")
         key = hashlib.sha256(token.encode()).digest()  # the token itself is not kept
-        known = self._known(key)
-        if known is None:
+        outcome = self._known(key)
+        if outcome is None:
             async with self._turn():
-                known = self._known(key)  # another request may have sent the same token meanwhile
-                if known is None:
+                outcome = self._known(key)  # another request may have sent the same token meanwhile
+                if outcome is None:
                     asked_at = self._clock.monotonic()
-                    known = await self._found(token, namespaces)
-                    if isinstance(known, AccessDenied):
-                        self._refusals.keep(key, known, asked_at=asked_at)
+                    outcome = await self._found(token, namespaces)
+                    if isinstance(outcome, AccessDenied):
+                        self._refusals.keep(key, outcome, asked_at=asked_at)
                     else:
-                        self._sights.keep(key, known, asked_at=asked_at)
-        if isinstance(known, AccessDenied):
+                        self._sights.keep(key, outcome, asked_at=asked_at)
+        if isinstance(outcome, AccessDenied):
             # A new exception: one that is raised again and again keeps the frames of each time.
-            raise AccessDenied(known.code, str(known))
-        return known
+            raise AccessDenied(outcome.code, str(outcome))
+        return outcome
 
     def _known(self, key: bytes) -> Visibility | AccessDenied | None:
         return self._sights.get(key) or self._refusals.get(key)
@@ -160,7 +160,7 @@ class ReviewAuthorizer(Authorizer):
     async def _denied(self, user: _User, what: Iterable[tuple[Resource[Any], str]]) -> list[tuple[Resource[Any], str]]:
         asked = list(what)
         allowed = await asyncio.gather(*(self._may_list(user, resource, namespace) for resource, namespace in asked))
-        return [each for each, may in zip(asked, allowed, strict=True) if not may]
+        return [pair for pair, may in zip(asked, allowed, strict=True) if not may]
 
     async def _may_list(self, user: _User, resource: Resource[Any], namespace: str) -> bool:
         spec = {

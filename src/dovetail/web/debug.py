@@ -37,8 +37,8 @@ def decisions_route(readers: Readers, disruption: DisruptionController) -> web.R
     """`/debug/decisions`."""
 
     async def answer(_: web.Request, sight: Visibility) -> web.Response:
-        found = decisions(disruption.history, disruption.left_alone, sight, disruption.accounts.closed)
-        body = msgspec.json.encode(found)
+        view = decisions(disruption.history, disruption.left_alone, sight, disruption.accounts.closed)
+        body = msgspec.json.encode(view)
         return web.Response(body=body, content_type="application/json", headers={"Cache-Control": "private, no-store"})
 
     return readers.get("/debug/decisions", answer)

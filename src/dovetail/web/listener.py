@@ -52,11 +52,11 @@ async def listening(
         stack.callback(listener.close_all)
         stack.push_async_callback(runner.cleanup)
         assert runner.server is not None
-        sockets = [stack.enter_context(closing(each)) for each in await _bound(address, port)]
-        for each in sockets:
-            each.settimeout(0.0)
-            each.listen(QUEUED_CONNECTIONS)
-        tasks = [asyncio.create_task(listener.accept(each, runner.server), name="listener") for each in sockets]
+        sockets = [stack.enter_context(closing(sock)) for sock in await _bound(address, port)]
+        for sock in sockets:
+            sock.settimeout(0.0)
+            sock.listen(QUEUED_CONNECTIONS)
+        tasks = [asyncio.create_task(listener.accept(sock, runner.server), name="listener") for sock in sockets]
         stack.push_async_callback(_cancelled, tasks)
         yield sockets[0].getsockname()[1]
 
@@ -65,7 +65,7 @@ async def _bound(address: str | None, port: int) -> list[socket.socket]:
     """A socket for each address. asyncio binds them, but must not accept: it accepts a hundred at once."""
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, address, port, start_serving=False)
     try:
-        return [each.dup() for each in server.sockets]
+        return [sock.dup() for sock in server.sockets]
     finally:
         server.close()
 
@@ -127,7 +127,7 @@ class _Listener:
 
     def _close_one(self) -> bool:
         """Close the oldest connection that waits for a request; whether there was one."""
-        oldest = next((each for each in self._connections.values() if each.is_waiting), None)
+        oldest = next((connection for connection in self._connections.values() if connection.is_waiting), None)
         if oldest is not None:
             oldest.close()
         return oldest is not None

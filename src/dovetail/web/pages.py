@@ -44,10 +44,10 @@ def page_routes() -> list[web.RouteDef]:
         return _answer(request, files["index.html"])
 
     async def static(request: web.Request) -> web.Response:
-        found = files.get(request.match_info["name"])
-        if found is None:
+        file = files.get(request.match_info["name"])
+        if file is None:
             raise web.HTTPNotFound
-        return _answer(request, found)
+        return _answer(request, file)
 
     return [web.get("/", index), web.get("/static/{name}", static)]
 

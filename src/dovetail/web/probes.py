@@ -44,13 +44,13 @@ def probe_routes(probe: str, checks: Checks) -> list[web.RouteDef]:
 
 
 def _answer(probe: str, checks: Checks, *, verbose: bool) -> web.Response:
-    found = {name: check() for name, check in checks.items()}
-    well = all(health.ok for health in found.values())
+    results = {name: check() for name, check in checks.items()}
+    well = all(health.ok for health in results.values())
     if well and not verbose:
         return web.Response(text="ok")
     lines = [
         f"[+]{name} ok" if health.ok else f"[-]{name} failed: {'; '.join(health.problems)}"
-        for name, health in found.items()
+        for name, health in results.items()
     ]
     lines.append(f"{probe} check {'passed' if well else 'failed'}")
     return web.Response(status=200 if well else 500, text="\n".join([*lines, ""]))
@@ -58,7 +58,7 @@ def _answer(probe: str, checks: Checks, *, verbose: bool) -> web.Response:
 
 def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
     """`/metrics` for Prometheus. The text, megabytes in a large cluster, is made on a worker thread; one at a time."""
-    compute, one, scrapes = ThreadCompute(), asyncio.Lock(), asyncio.Semaphore(SCRAPES_AT_ONCE)
+    compute, lock, scrapes = ThreadCompute(), asyncio.Lock(), asyncio.Semaphore(SCRAPES_AT_ONCE)
 
     async def metrics(request: web.Request) -> web.StreamResponse:
         if scrapes.locked():
@@ -68,7 +68,7 @@ def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
 
     async def scrape(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
-        async with one:
+        async with lock:
             families: list[Metric] = []
             for family in registry.collect():  # thousands of samples: not in one iteration of the loop (R45)
                 families.append(family)

@@ -251,7 +251,7 @@ def saved(accounts: DisruptionAccounts, now: datetime) -> SavingsView | None:
         moved_again=totals.moved_again,
         moved_in_vain=totals.moved_in_vain,
         unplanned=totals.unplanned,
-        backoffs=tuple((pool, seconds_of(each.until), str(each)) for pool, each in sorted(backoffs.items())),
+        backoffs=tuple((pool, seconds_of(backoff.until), str(backoff)) for pool, backoff in sorted(backoffs.items())),
     )
 
 

@@ -93,12 +93,12 @@ class Feed:
         rows: dict[str, tuple[NodeRow, bytes]] = {}
         changed = []
         for row in board.rows:
-            known = self._rows.get(row.key)
+            entry = self._rows.get(row.key)
             # Comparing is many times faster than encoding.
-            if known is None or (known[0] is not row and known[0] != row):
-                known = row, encode(row)
-                changed.append(msgspec.Raw(known[1]))
-            rows[row.key] = known
+            if entry is None or (entry[0] is not row and entry[0] != row):
+                entry = row, encode(row)
+                changed.append(msgspec.Raw(entry[1]))
+            rows[row.key] = entry
         pools = [encode(pool) for pool in board.pools]
         parts = {"herds": board.herds, "problems": board.problems, "decisions": board.decisions}
         rest = encode(parts | {"savings": board.savings})
@@ -228,14 +228,14 @@ class Stream:
     async def feed(self, sight: Visibility) -> Feed:
         """The board for these rights, up to date."""
         await self.refresh()
-        found = self._feeds.get(sight)
-        if found is None:
-            found = self._feeds[sight] = Feed(sight, self._boot if sight == EVERYTHING else secrets.token_hex(4))
-            found.take(self.board, self.source.pace)
+        feed = self._feeds.get(sight)
+        if feed is None:
+            feed = self._feeds[sight] = Feed(sight, self._boot if sight == EVERYTHING else secrets.token_hex(4))
+            feed.take(self.board, self.source.pace)
         self._feeds.move_to_end(sight)
         if len(self._feeds) > FEEDS_KEPT:
             self._feeds.popitem(last=False)
-        return found
+        return feed
 
     async def whole(self, sight: Visibility) -> tuple[bytes, bytes, str]:
         feed = await self.feed(sight)
@@ -298,13 +298,13 @@ def _whole_hour(at: datetime) -> datetime:
 def _commands_about(member: ClusterNode, asking: str) -> list[str]:
     """Commands to learn more about a node. Names are quoted: those in files can be anything."""
     explain = " ".join(filter(None, ("dovetail explain", asking)))
-    found = [f"{explain} {shlex.quote(f'{member.object.kind.lower()}/{member.object.name}')}"]
+    commands = [f"{explain} {shlex.quote(f'{member.object.kind.lower()}/{member.object.name}')}"]
     if member.node is not None:
         name = member.node.name
-        found.append(f"kubectl describe node {shlex.quote(name)}")
-        found.append(f"kubectl get pods -A -o wide --field-selector {shlex.quote(f'spec.nodeName={name}')}")
+        commands.append(f"kubectl describe node {shlex.quote(name)}")
+        commands.append(f"kubectl get pods -A -o wide --field-selector {shlex.quote(f'spec.nodeName={name}')}")
     if member.claim is not None:
-        found.append(f"kubectl get nodeclaim {shlex.quote(member.claim.name)} -o yaml")
+        commands.append(f"kubectl get nodeclaim {shlex.quote(member.claim.name)} -o yaml")
     if member.pool:
-        found.append(f"kubectl get nodepool {shlex.quote(member.pool)} -o yaml")
-    return found
+        commands.append(f"kubectl get nodepool {shlex.quote(member.pool)} -o yaml")
+    return commands
