@@ -66,10 +66,10 @@ async def _created(api: KubeApi, clock: Clock, body: WriteBody) -> objects.NodeC
         try:
             return await api.write(Create(NODECLAIMS, body))
         except AlreadyExists:
-            found = await api.get(NODECLAIMS, body["metadata"]["name"])
-            if found.metadata.deletion_timestamp is not None:
+            claim = await api.get(NODECLAIMS, body["metadata"]["name"])
+            if claim.metadata.deletion_timestamp is not None:
                 raise
-            return found
+            return claim
         except OutcomeUnknown:
             if attempt == ATTEMPTS:
                 raise

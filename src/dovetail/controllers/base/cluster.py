@@ -90,9 +90,9 @@ class WatchedCluster(ClusterState):
 
         followed = _FOLLOWED
         if decides:
-            spread = (each for each in _SPREAD if each.plural in self.stores)
+            spread = (resource for resource in _SPREAD if resource.plural in self.stores)
             followed = (*_FOLLOWED, *_FOR_DECISIONS, *spread, *([] if node_classes is None else [node_classes]))
-        self.reflectors = [follow(each) for each in followed]
+        self.reflectors = [follow(resource) for resource in followed]
 
     async def settled(self) -> None:
         """Derives what changed, in short iterations of the event loop, so that the next reader has little to do."""

@@ -52,10 +52,10 @@ class InstanceTypeSource:
 
     async def _ask(self, pool: objects.NodePool) -> None:
         name = pool.metadata.name
-        known = self._types.said(name)
+        previous = self._types.said(name)
         async with self._asking.setdefault(name, asyncio.Lock()):
             answer = self._types.said(name)
-            if not self._is_due(pool) or (answer.at != known.at and answer.flaw):
+            if not self._is_due(pool) or (answer.at != previous.at and answer.flaw):
                 return  # another task has just asked; if it failed, not every waiting task runs into the timeout
             self._types.asking(pool)
             try:

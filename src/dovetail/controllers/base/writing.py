@@ -118,8 +118,8 @@ async def bound_drain(api: KubeApi, cluster: WatchedCluster, claim: objects.Node
 
     A deadline is not recorded before the deletion: if the deletion failed, it would force the next one (03 §10.10).
     """
-    known = node_deadline(claim_record(claim))
-    if known is None or deadline < known:
+    recorded = node_deadline(claim_record(claim))
+    if recorded is None or deadline < recorded:
         text = format_time(deadline.replace(microsecond=0))
         await write_metadata(api, cluster, claim, {"annotations": {names.TERMINATION_TIMESTAMP: text}})
 

@@ -45,16 +45,16 @@ class InvalidMarks(KeyedController[MarkedObject]):
         self.own(cluster.pools, lambda pool: _marked(names.NODEPOOL_KIND, pool.metadata))
 
     async def reconcile(self, key: MarkedObject) -> Outcome:
-        found = self._find(key)
-        if found is None:
+        marked = self._find(key)
+        if marked is None:
             self._told.pop(key, None)
             return Done()
-        about, annotations = found
+        about, annotations = marked
         for finding in mark_findings(Subject(0, "", *key), annotations):
-            told = self._told.setdefault(key, set())
-            if finding.severity is not Severity.WARNING or str(finding.message) in told:
+            messages = self._told.setdefault(key, set())
+            if finding.severity is not Severity.WARNING or str(finding.message) in messages:
                 continue
-            told.add(str(finding.message))
+            messages.add(str(finding.message))
             note = f"{finding.field}: {finding.message}; {finding.remedy}"
             warn(self.recorder, about, EventReason.INVALID_MARK, note, about.uid, str(finding.message))
             log.warning("bad mark", extra={key.kind: about.name, "problem": note})
@@ -64,8 +64,8 @@ class InvalidMarks(KeyedController[MarkedObject]):
         """The object and its annotations, if it still exists."""
         cluster = self._cluster
         if key.kind == "Pod":
-            kept = cluster.pods.get((key.namespace, key.name))
-            return None if kept is None else (about_pod(kept.value), kept.value.annotations)
+            stored = cluster.pods.get((key.namespace, key.name))
+            return None if stored is None else (about_pod(stored.value), stored.value.annotations)
         if key.kind == "Node":
             node = cluster.nodes.value(key.name)
             return None if node is None else (about_node(node), node.metadata.annotations)

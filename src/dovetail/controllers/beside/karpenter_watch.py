@@ -78,11 +78,13 @@ class KarpenterWatch:
 
     async def _look(self, api: KubeApi, clock: Clock) -> str:
         """Why no Karpenter is there; empty: one is."""
-        found = await api.list(LEASES, fields=f"metadata.name={names.LEADER_ELECTION_LEASE}")
-        leases = [each for each in found.items if each.metadata.name == names.LEADER_ELECTION_LEASE]
+        listed = await api.list(LEASES, fields=f"metadata.name={names.LEADER_ELECTION_LEASE}")
+        leases = [lease for lease in listed.items if lease.metadata.name == names.LEADER_ELECTION_LEASE]
         now = clock.monotonic()
-        self._seen = {each.metadata.uid: sighted(self._seen.get(each.metadata.uid), each, at=now) for each in leases}
-        live = [each.lease for each in self._seen.values() if now < each.live_until]
+        self._seen = {
+            lease.metadata.uid: sighted(self._seen.get(lease.metadata.uid), lease, at=now) for lease in leases
+        }
+        live = [sighting.lease for sighting in self._seen.values() if now < sighting.live_until]
         if not live:
             return (
                 f"no running Karpenter: no live Lease {names.LEADER_ELECTION_LEASE} in any namespace; start Karpenter, "

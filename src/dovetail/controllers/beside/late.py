@@ -63,10 +63,10 @@ class LateNodes(KeyedController[str]):
         name = claim.metadata.name
         if name not in self._late:
             self._metrics.late.labels(claim.metadata.labels.get(names.NODEPOOL_LABEL, "")).inc()
-        told = self._late.setdefault(name, set())
-        if pod.uid in told:
+        uids = self._late.setdefault(name, set())
+        if pod.uid in uids:
             return
-        told.add(pod.uid)
+        uids.add(pod.uid)
         blocking = next(verdict for verdict in protection(pod, now) if not verdict.allowed)
         note = (
             f"Karpenter had begun to disrupt node {pod.node_name} before it could be held, and ends what it has begun: "

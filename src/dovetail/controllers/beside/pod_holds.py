@@ -61,10 +61,10 @@ class PodHolds(KeyedController[Key]):
     async def reconcile(self, key: Key) -> Outcome:
         namespace, name = key
         self._cluster.pods.get_consistent(name, namespace)  # raises InFlight
-        kept = self._cluster.pods.get(key)
-        if kept is None:
+        stored = self._cluster.pods.get(key)
+        if stored is None:
             return Done()
-        pod, now, durations = kept.value, self.clock.now(), self._durations()
+        pod, now, durations = stored.value, self.clock.now(), self._durations()
         node = self._cluster.nodes.value(pod.node_name)
         in_scope = node is not None and self._scope.has(node)
         change = pod_hold_change(pod, now, in_scope=in_scope, durations=durations)
@@ -75,9 +75,9 @@ class PodHolds(KeyedController[Key]):
             await self.clock.sleep(seconds)
         try:
             if change.hold_until is not None:
-                await self._hold(kept, change.hold_until, durations=durations)
+                await self._hold(stored, change.hold_until, durations=durations)
             elif change.annotations is not None:
-                await self._write(kept, dict(change.annotations), "pod-release")
+                await self._write(stored, dict(change.annotations), "pod-release")
         except WouldWrite:  # a dry run has told it
             return due
         return due
@@ -90,8 +90,8 @@ class PodHolds(KeyedController[Key]):
     async def _started_at(self, kept: StoredValue[PodRecord]) -> datetime | None:
         """Read when it is needed: records do not keep it."""
         pod = kept.value
-        found = await self.api.list(_STARTED, namespace=pod.namespace, fields=f"metadata.name={pod.name}")
-        return next((each.status.start_time for each in found.items if each.metadata.uid == pod.uid), None)
+        listed = await self.api.list(_STARTED, namespace=pod.namespace, fields=f"metadata.name={pod.name}")
+        return next((each.status.start_time for each in listed.items if each.metadata.uid == pod.uid), None)
 
     async def _write(self, kept: StoredValue[PodRecord], annotations: dict[str, str | None], what: str) -> None:
         pod = kept.value

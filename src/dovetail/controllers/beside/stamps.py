@@ -88,7 +88,7 @@ class ClaimStamps(KeyedController[str]):
         if not self._scope.takes(pool):
             plan = StampPlan(undo=tuple(claim.metadata.name for claim in _pending(members)))
         else:
-            nodes = [self._guarded(each, now) for each in members]
+            nodes = [self._guarded(member, now) for member in members]
             plan = stamp_plan(record, nodes, now, self._reading)
         self._look_at_test(members)
         claims = {claim.metadata.name: claim for claim in self._cluster.claims_in[key]}
@@ -115,11 +115,11 @@ class ClaimStamps(KeyedController[str]):
 
     def _look_at_test(self, members: list[ManagedNode]) -> None:
         """Karpenter has answered if any claim that is marked has drifted or is being replaced."""
-        for each in members:
-            claim = each.claim
+        for member in members:
+            claim = member.claim
             if claim is None or not _is_stamped(claim):
                 continue
-            if is_true(claim, ConditionType.DRIFTED) or not is_pending(each.record):
+            if is_true(claim, ConditionType.DRIFTED) or not is_pending(member.record):
                 self._answered, self._test = True, None
             elif self._answered is None and self._test is None:  # one that an earlier process has made
                 self._test = _StampTest(claim.metadata.name, self.clock.monotonic() + ANSWER_SECONDS)
@@ -193,9 +193,9 @@ def _is_expired_roll(claim: objects.NodeClaim) -> bool:
 
 
 def _pending(members: list[ManagedNode]) -> Iterator[objects.NodeClaim]:
-    for each in members:
-        if each.claim is not None and is_pending(each.record):
-            yield each.claim
+    for member in members:
+        if member.claim is not None and is_pending(member.record):
+            yield member.claim
 
 
 def _has_marks(claim: objects.NodeClaim) -> bool:

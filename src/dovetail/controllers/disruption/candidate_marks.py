@@ -50,8 +50,8 @@ class CandidateMarks(KeyedController[str]):
             await self.clock.sleep(seconds)  # there is one worker: a delay per key would requeue all keys each time
             node = self._wrong(key)
         if node is not None:
-            kept = [taint for taint in node.spec.taints if not taint.matches(MARK)]
-            taints = kept if is_marked(node) else [*kept, MARK]
+            others = [taint for taint in node.spec.taints if not taint.matches(MARK)]
+            taints = others if is_marked(node) else [*others, MARK]
             await write_node(self.api, self._cluster, node, {"spec": {"taints": [to_body(taint) for taint in taints]}})
         return Done()
 

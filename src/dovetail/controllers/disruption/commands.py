@@ -148,7 +148,7 @@ class DisruptionCommands(KeyedController[str]):
 
     def claims_in_commands(self) -> frozenset[str]:
         """The names of all claims that `owns_claim` is true for, and those that another controller disrupts."""
-        begun = (each.claim for begun in self._begun.values() for each in begun.command.candidates)
+        begun = (candidate.claim for begun in self._begun.values() for candidate in begun.command.candidates)
         recorded = (claim.metadata.name for claim in self._claims_of.values())
         tainted = (name for node in self._nodes_of_others.values() for name in self._cluster.claim_names(node))
         others = (*(claim.metadata.name for claim in self._claims_of_others.values()), *tainted)
@@ -190,12 +190,14 @@ class DisruptionCommands(KeyedController[str]):
             log.warning("a disruption was not started: %s", error, extra={"command-id": command.id})
             return False
         self._begun[command.id] = begun
-        work = [self._write_record(context.api, each, written(record)) for each in command.candidates]
+        work = [self._write_record(context.api, candidate, written(record)) for candidate in command.candidates]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, ApiError)]
-        if bugs := [each for each in outcomes if isinstance(each, BaseException) and not isinstance(each, ApiError)]:
+        if bugs := [
+            outcome for outcome in outcomes if isinstance(outcome, BaseException) and not isinstance(outcome, ApiError)
+        ]:
             raise bugs[0]
-        begun.carriers, begun.written = tuple(sorted(each for each in outcomes if isinstance(each, str))), True
+        begun.carriers, begun.written = tuple(sorted(outcome for outcome in outcomes if isinstance(outcome, str))), True
         begins = len(errors) < (1 if command.replacements else len(command.candidates))
         if not begins:
             self._given_up[command.id] = CommandFailed(f"it could not be written down: {errors[0]}")
@@ -208,12 +210,12 @@ class DisruptionCommands(KeyedController[str]):
         self, command: Command, record: CommandRecord, pools: Mapping[str, objects.NodePool]
     ) -> _StartedCommand:
         """Raises Refused."""
-        for each in command.candidates:
-            claim = self._cluster.claims.value(each.claim)
-            if claim is None or claim.metadata.uid != each.claim_uid or is_going(self._cluster, claim):
-                raise CommandRefused(f"NodeClaim {each.claim} is gone, or going")
-            if self.owns_claim(each.claim):
-                raise CommandRefused(f"NodeClaim {each.claim} is in a command already")
+        for candidate in command.candidates:
+            claim = self._cluster.claims.value(candidate.claim)
+            if claim is None or claim.metadata.uid != candidate.claim_uid or is_going(self._cluster, claim):
+                raise CommandRefused(f"NodeClaim {candidate.claim} is gone, or going")
+            if self.owns_claim(candidate.claim):
+                raise CommandRefused(f"NodeClaim {candidate.claim} is in a command already")
         both = list(zip(record.replacements, command.replacements, strict=True))
         planned = {name: self._replacements.plan(command, name, claim, pools) for name, claim in both}
         return _StartedCommand(command, record, planned, {uid: name for name, claim in both for uid in claim.pods})
@@ -241,28 +243,30 @@ class DisruptionCommands(KeyedController[str]):
             self._forget(key)
             return Done()
         self._awaited.update(dict.fromkeys(record.replacements, key))
-        found = {name: self._cluster.claims.get_consistent(name) for name in record.replacements}
+        replacements = {name: self._cluster.claims.get_consistent(name) for name in record.replacements}
         if key not in self._given_up:
             try:
                 self._refuse_edited(record)
-                return await self._continue(record, members, found)
+                return await self._continue(record, members, replacements)
             except CommandFailed as failure:
                 self._given_up[key] = failure
-        await self._roll_back(record, members, found)
+        await self._roll_back(record, members, replacements)
         return Done()
 
     def _claims_with_id(self, key: str) -> list[objects.NodeClaim]:
         """The claims with a record that has the id and that are not being deleted. Raises InFlight."""
         wanted = {claim.metadata.name for claim in self._claims_of[key]}
         if key in self._begun:
-            wanted.update(each.claim for each in self._begun[key].command.candidates)
+            wanted.update(candidate.claim for candidate in self._begun[key].command.candidates)
         claims = (self._cluster.claims.get_consistent(name) for name in sorted(wanted))
-        return [each for each in claims if each and self._id_on(each) == key and not is_going(self._cluster, each)]
+        return [claim for claim in claims if claim and self._id_on(claim) == key and not is_going(self._cluster, claim)]
 
     def _carried(self, claims: Iterable[objects.NodeClaim]) -> CommandRecord | None:
         """The record that all of its claims carry (R54), if there is one."""
         records = filter(None, map(record_on, claims))
-        return next((each for each in records if is_carried_by_all(each, self._cluster.claims.get_consistent)), None)
+        return next(
+            (record for record in records if is_carried_by_all(record, self._cluster.claims.get_consistent)), None
+        )
 
     def _refuse_edited(self, record: CommandRecord) -> None:
         """Raises Failed if somebody has edited or removed the record that this process wrote."""
@@ -433,8 +437,8 @@ class DisruptionCommands(KeyedController[str]):
         failures = 1 if pool not in self._backoffs else self._backoffs[pool].failures + 1
         until = now + timedelta(seconds=BACKOFF.seconds(failures, Random(0)))
         self._backoffs[pool] = _PoolBackoff(failures, until)
-        if (known := self._cluster.pools.value(pool)) is not None:
-            times, about = "1 time" if failures == 1 else f"{failures} times in a row", about_pool(known)
+        if (nodepool := self._cluster.pools.value(pool)) is not None:
+            times, about = "1 time" if failures == 1 else f"{failures} times in a row", about_pool(nodepool)
             note = f"Replacements failed {times}: {why}; no other is tried before {format_time(until)}"
             warn(self.recorder, about, EventReason.REPLACEMENT_FAILED, note, about.uid, str(failures))
 
@@ -470,7 +474,7 @@ class DisruptionCommands(KeyedController[str]):
             return
         begun.nominated = True
         until = self.clock.now() + NOMINATED_FOR
-        for pod in (pod for each in begun.command.candidates for pod in each.pods):
+        for pod in (pod for candidate in begun.command.candidates for pod in candidate.pods):
             claim, node = begun.landing.get(pod.uid, ""), ""
             where = begun.command.landing.get(pod.uid, "")
             if not claim and where.startswith("node/"):

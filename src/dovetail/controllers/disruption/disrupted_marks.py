@@ -49,8 +49,8 @@ async def lift_marks(
         if node is None or node.metadata.deletion_timestamp is not None:
             continue
         if has_disrupted_taint(node, execution.disrupted):
-            kept = [each for each in node.spec.taints if not each.matches(execution.disrupted)]
-            await _write_taints(api, cluster, node, kept)
+            others = [entry for entry in node.spec.taints if not entry.matches(execution.disrupted)]
+            await _write_taints(api, cluster, node, others)
     if execution.writes_reason and is_true(claim, ConditionType.DISRUPTION_REASON):
         conditions = Conditions(claim, now)
         conditions.clear(ConditionType.DISRUPTION_REASON)
@@ -60,4 +60,4 @@ async def lift_marks(
 
 
 async def _write_taints(api: KubeApi, cluster: WatchedCluster, node: objects.Node, taints: list[objects.Taint]) -> None:
-    await write_node(api, cluster, node, {"spec": {"taints": [to_body(each) for each in taints]}})
+    await write_node(api, cluster, node, {"spec": {"taints": [to_body(entry) for entry in taints]}})

@@ -175,7 +175,7 @@ class DisruptionController(PassController):
 
     def _conditions_are_being_written(self, now: datetime) -> bool:
         """For `disruption_longest_seconds` at most. A due validation is not postponed."""
-        if not any(each.busy for each in self._condition_writers):
+        if not any(writer.busy for writer in self._condition_writers):
             self._postponed_until = None
             return False
         longest = timedelta(seconds=self._timings.disruption_longest_seconds)
@@ -191,7 +191,7 @@ class DisruptionController(PassController):
         snapshot = self._state.snapshot(now)
         in_commands = self._commands.claims_in_commands()
         failed = self._commands.failed_replacements()
-        pools = {each.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for each in failed}
+        pools = {claim.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for claim in failed}
         backoffs = {
             pool.metadata.name: self._commands.backoff_until(pool.metadata.name, now) for pool in snapshot.pools
         }

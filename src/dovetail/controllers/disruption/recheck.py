@@ -70,7 +70,7 @@ class Recheck:
             pool = self._cluster.pools.value(name)
             if pool is None:
                 continue  # the rules of the node report it
-            members = [(each.record, each.state) for each in self._cluster.managed.in_pool(name)]
+            members = [(node.record, node.state) for node in self._cluster.managed.in_pool(name)]
             counts = count_with(counts_of(members), members, in_command)
             budgets = read_budgets(pool_record(pool, self._cluster.settings).budgets, self._cluster.settings)
             limit, binding = limit_at(budgets, reason, now, counts.nodes, self._cluster.settings.budgets)

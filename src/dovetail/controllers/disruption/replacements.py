@@ -95,8 +95,8 @@ class Replacements:
             raise CommandRefused(f"NodePool {claim.pool} cannot be read: {error}") from error
         body["metadata"]["annotations"] |= self._execution.hash_annotations(pool)
         body["metadata"]["annotations"][names.REPLACEMENT_OF] = command.id
-        capacities = [each.capacity for each in types.get(claim.pool, ()) if each.name in claim.types]
-        shared = {name: min(each[name] for each in capacities) for name in capacities[0]} if capacities else {}
+        capacities = [type_.capacity for type_ in types.get(claim.pool, ()) if type_.name in claim.types]
+        shared = {name: min(capacity[name] for capacity in capacities) for name in capacities[0]} if capacities else {}
         return PlannedReplacement(pool, body, Resources({**shared, names.NODES_RESOURCE: 1}))
 
     async def create_missing(
@@ -124,20 +124,20 @@ class Replacements:
         usage = usage_by_pool(node for node in self._state.places().nodes if node.name not in leaving)
         pools = {planned[name].pool.metadata.name: planned[name].pool for name in missing}
         for name, pool in pools.items():
-            new = total(planned[each].least for each in missing if planned[each].pool is pool)
+            new = total(planned[missing_name].least for missing_name in missing if planned[missing_name].pool is pool)
             unseen = Resources({names.NODES_RESOURCE: self._creation.unseen_creates(name)})
             if why := self._why_not(pool, usage.get(name, NOTHING) + unseen + new):
                 raise CommandFailed(f"NodePool {name} {why}")
         bodies = [planned[name].body for name in missing]
         outcomes = await self._creation.create(api, self._cluster.clock, bodies, reason=record.reason.lower())
         errors = [outcome for outcome in outcomes if isinstance(outcome, ApiError)]
-        made = [outcome for outcome in outcomes if not isinstance(outcome, ApiError)]
-        for claim in made:
+        created = [outcome for outcome in outcomes if not isinstance(outcome, ApiError)]
+        for claim in created:
             del planned[claim.metadata.name]
             _publish_launching(recorder, claim, record)
         if fatal := [error for error in errors if not isinstance(error, _WORTH_ANOTHER_TRY)]:
             raise CommandFailed(f"a replacement could not be created: {fatal[0]}")
-        if strangers := [claim.metadata.name for claim in made if not is_replacement(claim, record)]:
+        if strangers := [claim.metadata.name for claim in created if not is_replacement(claim, record)]:
             raise CommandFailed(f"there is a NodeClaim {strangers[0]} already, which is no replacement of ours")
         if errors:
             raise errors[0]
@@ -160,11 +160,11 @@ def awaits(name: str, claim: objects.NodeClaim | None, deadline: datetime) -> st
     """What the replacement still lacks; empty if it was initialized in time and is not being deleted."""
     if claim is None or claim.metadata.deletion_timestamp is not None:
         return f"replacement {name} is not there"
-    conditions = {each.type: each for each in claim.status.conditions}
+    conditions = {entry.type: entry for entry in claim.status.conditions}
     for wanted in _PROGRESS:
-        known = conditions.get(wanted)
-        since = None if known is None else known.last_transition_time
-        if known is None or known.status != TRUE or (since is not None and since > deadline):
-            message = f" ({known.message})" if known is not None and known.message else ""
+        condition = conditions.get(wanted)
+        since = None if condition is None else condition.last_transition_time
+        if condition is None or condition.status != TRUE or (since is not None and since > deadline):
+            message = f" ({condition.message})" if condition is not None and condition.message else ""
             return f"replacement {name} was not {wanted.lower()}{message}"
     return ""

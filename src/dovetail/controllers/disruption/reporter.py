@@ -77,8 +77,8 @@ class DisruptionReporter:
 
     def _log_blocked(self, assessment: DisruptionAssessment, blocked: Mapping[str, Sentence]) -> None:
         """One line for each node that has drifted or expired and stays, when the cause changes."""
-        wanted = {each.node for each in assessment.left if each.verdict.reason in MARKED}
-        wanted |= {each.node for reason in MARKED for each in assessment.candidates.get(reason, ())}
+        wanted = {blocked_node.node for blocked_node in assessment.left if blocked_node.verdict.reason in MARKED}
+        wanted |= {candidate.node for reason in MARKED for candidate in assessment.candidates.get(reason, ())}
         logged = {node: str(why) for node, why in sorted(blocked.items()) if node in wanted}
         for node, why in logged.items():
             if self._logged.get(node) != why:
@@ -107,7 +107,7 @@ class DisruptionReporter:
     def started(self, context: Context, command: Command) -> None:
         labels = (command.decision, command.reason.lower(), consolidation_type(command.method))
         self._metrics.decisions.labels(*labels).inc()
-        for pool in {each.pool for each in command.candidates}:
+        for pool in {candidate.pool for candidate in command.candidates}:
             self._metrics.decisions_by_pool.labels(pool, *labels).inc()
         log.info("disrupting node(s)", extra=described(command))
         if command.replacements and command.method in CONSOLIDATING:
@@ -124,16 +124,16 @@ class DisruptionReporter:
         dedupe_seconds: float = DEDUPE_SECONDS,
     ) -> None:
         """Publishes on the Node and its NodeClaim."""
-        if (known := self._cluster.nodes.value(node)) is None:
+        if (node_object := self._cluster.nodes.value(node)) is None:
             return
-        claim = self._cluster.claim_of(known)
-        for about in (about_node(known), *(() if claim is None else (about_claim(claim),))):
+        claim = self._cluster.claim_of(node_object)
+        for about in (about_node(node_object), *(() if claim is None else (about_claim(claim),))):
             publish(context.recorder, about, reason, note, about.uid, *dedupe, dedupe_seconds=dedupe_seconds)
 
 
 def one_line(command: Command) -> str:
     """The command in upstream's format (04 §2.1)."""
-    pools = ",".join(sorted({each.pool for each in command.candidates}))
+    pools = ",".join(sorted({candidate.pool for candidate in command.candidates}))
     nodes = ", ".join(command.nodes[:10]) + (", ..." if len(command.nodes) > 10 else "")
     number = len(command.replacements)
     arrow = f" -> [{number} replacement{'s' if number > 1 else ''}]" if number else ""
@@ -150,17 +150,17 @@ def described(command: Command) -> dict[str, object]:
         "method": command.method.value,
         "disrupted-node-count": len(command.candidates),
         "replacement-node-count": len(command.replacements),
-        "pod-count": sum(len(each.pods) for each in command.candidates),
+        "pod-count": sum(len(candidate.pods) for candidate in command.candidates),
         "disrupted-nodes": [
             {
-                "Node": each.node,
-                "NodeClaim": each.claim,
-                "NodePool": each.pool,
-                "instance-type": each.type,
-                "capacity-type": each.capacity_type,
-                "price": None if each.price is None else price_text(each.price),
+                "Node": candidate.node,
+                "NodeClaim": candidate.claim,
+                "NodePool": candidate.pool,
+                "instance-type": candidate.type,
+                "capacity-type": candidate.capacity_type,
+                "price": None if candidate.price is None else price_text(candidate.price),
             }
-            for each in command.candidates
+            for candidate in command.candidates
         ],
         "replacement-nodes": [
             {"NodePool": claim.pool, "instance-types": list(claim.types[:5]), "pods": len(claim.pods)}

@@ -89,8 +89,8 @@ class FailedReplacements(KeyedController[str]):
         return [*itself, *(() if record is None else record.replacements)]
 
     def _on(self, node: str) -> list[str]:
-        known = self._cluster.nodes.value(node)
-        claims = () if known is None else self._cluster.claims_of(known)
+        node_object = self._cluster.nodes.value(node)
+        claims = () if node_object is None else self._cluster.claims_of(node_object)
         return [claim.metadata.name for claim in claims if self._commands.is_failed_replacement(claim)]
 
     async def reconcile(self, key: str) -> Outcome:

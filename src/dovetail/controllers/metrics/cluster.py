@@ -33,7 +33,7 @@ from dovetail.state.nodes import ManagedNode, NodeKey
 from dovetail.state.protections import GroupCounts, PodGroupCounts, PodProtections, ProtectionStatus
 from dovetail.state.store import Contents
 
-PROTECTIONS: Final = {each.rule: each.label for each in POD_RULES} | {Rule.POD_DISRUPTION_BUDGET: "pdb"}
+PROTECTIONS: Final = {pod_rule.rule: pod_rule.label for pod_rule in POD_RULES} | {Rule.POD_DISRUPTION_BUDGET: "pdb"}
 
 L = TypeVar("L", bound=tuple[str, ...])
 BlockedKey: TypeAlias = tuple[str, str, str]  # nodepool, reason, blocker
@@ -102,12 +102,12 @@ class ClusterMetrics(Collector):
     def _deferred(self) -> list[Metric]:
         """Copies all inputs at once: the registry may pause between two metrics."""
         inputs = self._inputs()
-        found: list[Metric] = [DeferredMetrics(partial(self._metrics, inputs))]
+        metrics: list[Metric] = [DeferredMetrics(partial(self._metrics, inputs))]
         if self._objects_too:
             nodes = self._cluster.managed.all().values()
-            found.append(DeferredMetrics(partial(self._nodes.collect, nodes, inputs.now)))
-            found.append(DeferredMetrics(partial(self._statuses.collect, self._statuses.snapshot(), inputs.now)))
-        return found
+            metrics.append(DeferredMetrics(partial(self._nodes.collect, nodes, inputs.now)))
+            metrics.append(DeferredMetrics(partial(self._statuses.collect, self._statuses.snapshot(), inputs.now)))
+        return metrics
 
     def _inputs(self) -> _MetricsInputs:
         pools = self._budgets_of.read(self._cluster.our_pools())
@@ -129,7 +129,7 @@ class ClusterMetrics(Collector):
         nodes = self._standing.at(
             inputs.now, inputs.members, {name: pool.record for name, pool in inputs.pools.items()}
         )
-        count = inputs.node_count + sum(one.node is None for one in nodes)
+        count = inputs.node_count + sum(node.node is None for node in nodes)
         yield _gauge("karpenter_cluster_state_node_count", "Nodes, and NodeClaims without one.", {(): count})
         yield _states(inputs.pools, nodes)
         yield self._protected(inputs)
@@ -144,9 +144,9 @@ class ClusterMetrics(Collector):
 
     def _protected(self, inputs: _MetricsInputs) -> Metric:
         """Counts a pod once for each protection it has."""
-        found = self._pods.effects(inputs.pods, inputs.now)
+        effects = self._pods.effects(inputs.pods, inputs.now)
         counts = {
-            (name, effect.value): found[rule, effect]
+            (name, effect.value): effects[rule, effect]
             for rule, name in PROTECTIONS.items()
             for effect in ProtectionStatus
         }
@@ -160,14 +160,14 @@ class ClusterMetrics(Collector):
         """Counts a node under every rule that blocks it. A node blocked at one scrape counts until the next one."""
         blocked: Counter[BlockedKey] = Counter()
         next_at: dict[tuple[str, ...], float] = {}
-        for one in nodes:
-            pool = one.member.pool
-            for reason, rules, until in self._standing.blocked_reasons(one, inputs.now):
+        for node in nodes:
+            pool = node.member.pool
+            for reason, rules, until in self._standing.blocked_reasons(node, inputs.now):
                 spent, ends = spending.get(pool), [until]
                 if spent is not None and not spent.allowances[reason].allowed:
                     rules.add(Rule.BUDGET)
                     ends.append(spent.allowances[reason].until)
-                if (replacement := inputs.not_replaced.get((one.member.name, reason))) is not None:
+                if (replacement := inputs.not_replaced.get((node.member.name, reason))) is not None:
                     rules.add(Rule.REPLACEMENT)
                     ends.append(replacement.until)
                 blocked.update((pool, reason.value, rule.value) for rule in rules)
@@ -205,7 +205,7 @@ class ClusterMetrics(Collector):
 
 def _states(pools: Iterable[str], nodes: Sequence[NodeEvaluation]) -> Metric:
     counts = Counter({(pool, state.value): 0 for pool in pools for state in NodeState})
-    counts.update((one.member.pool, one.state.value) for one in nodes)
+    counts.update((node.member.pool, node.state.value) for node in nodes)
     return _gauge("dovetail_node_state", "NodeClaims in each of the states S1 to S6.", counts, "nodepool", "state")
 
 

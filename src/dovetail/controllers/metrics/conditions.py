@@ -107,16 +107,16 @@ class _KindMetrics:
 
     def lines(self, contents: Contents[Any]) -> Iterable[_ConditionLines]:
         """The lines of all objects; those of unchanged objects are cached."""
-        found: dict[str, _ConditionLines] = {}
-        for one in (kept.value for kept in contents.items.values()):
-            known = self._lines.get(one.metadata.name)
-            if known is None or known.of is not one:
-                if not self._ours(one):
+        current: dict[str, _ConditionLines] = {}
+        for object_ in (stored.value for stored in contents.items.values()):
+            lines = self._lines.get(object_.metadata.name)
+            if lines is None or lines.of is not object_:
+                if not self._ours(object_):
                     continue
-                known = self._lines_of(one)
-            found[one.metadata.name] = known
-        self._lines = found
-        return found.values()
+                lines = self._lines_of(object_)
+            current[object_.metadata.name] = lines
+        self._lines = current
+        return current.values()
 
     def _values(self, one: ConditionedObject) -> list[str]:
         return [one.metadata.labels.get(label, "") for label in self._extra]
@@ -183,9 +183,12 @@ class StatusMetrics:
         kinds, deprecated = snapshot
         for kind, then in zip(self._kinds, kinds, strict=True):
             lines, name = kind.lines(then.objects), kind.name
-            counts = [text for one in lines for text in one.counts]
+            counts = [text for object_lines in lines for text in object_lines.counts]
             yield RenderedMetric(f"{name}_{COUNT}", "1 for each condition that an object has.", counts)
-            currents, goings = _aged((one.currents for one in lines), now), _aged((one.goings for one in lines), now)
+            currents, goings = (
+                _aged((object_lines.currents for object_lines in lines), now),
+                _aged((object_lines.goings for object_lines in lines), now),
+            )
             yield RenderedMetric(f"{name}_{CURRENT}", "For how long a condition has had its status.", currents)
             yield RenderedMetric(f"{name}_{GOING}", "For how long an object has been going.", goings)
             yield from then.counts

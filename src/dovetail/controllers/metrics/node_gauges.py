@@ -83,18 +83,18 @@ class NodeGauges:
             if node is None:
                 continue
             name = node.metadata.name
-            known = self._lines.get(name)
-            if known is None or known.node is not node:
-                known = _lines_of(node)
-            lines[name] = known
-            if (pods := self._pod_lines_of(name, known.labels, managed.pods)) is not None:
+            node_lines = self._lines.get(name)
+            if node_lines is None or node_lines.node is not node:
+                node_lines = _lines_of(node)
+            lines[name] = node_lines
+            if (pods := self._pod_lines_of(name, node_lines.labels, managed.pods)) is not None:
                 pod_lines[name] = pods
         self._lines, self._pod_lines = lines, pod_lines
 
     def _pod_lines_of(self, node: str, labels: str, pods: tuple[PodRecord, ...]) -> _PodLines | None:
-        known = self._pod_lines.get(node)
-        if known is not None and known.pods is pods and known.labels == labels:
-            return known
+        pod_lines = self._pod_lines.get(node)
+        if pod_lines is not None and pod_lines.pods is pods and pod_lines.labels == labels:
+            return pod_lines
         if (sums := self._sums.of(pods)) is None:
             return None
         texts = {
@@ -104,21 +104,21 @@ class NodeGauges:
             DAEMON_LIMITS: sums.daemon_limits,
         }
         return _PodLines(
-            labels, pods, sums, {name: _texts(name, labels, _units(found)) for name, found in texts.items()}
+            labels, pods, sums, {name: _texts(name, labels, _units(quantities)) for name, quantities in texts.items()}
         )
 
     def _ages(self, now: datetime) -> Iterator[str]:
-        for known in self._lines.values():
-            created_at = known.node.metadata.creation_timestamp
+        for node_lines in self._lines.values():
+            created_at = node_lines.node.metadata.creation_timestamp
             if created_at is not None:
                 seconds = (now - created_at).total_seconds()
-                yield f"{LIFETIME}{{{known.labels}}} {decimal(round(seconds, 3))}"
+                yield f"{LIFETIME}{{{node_lines.labels}}} {decimal(round(seconds, 3))}"
 
     def _utilization(self) -> Metric:
         has: Counter[str] = Counter()
         asked: Counter[str] = Counter()
-        for known in self._lines.values():
-            has.update(known.allocatable)
+        for node_lines in self._lines.values():
+            has.update(node_lines.allocatable)
         for pods in self._pod_lines.values():
             asked.update(pods.sums.requests)
         family = GaugeMetricFamily(
@@ -132,7 +132,7 @@ class NodeGauges:
 
 
 def _rendered(name: str, lines: Iterable[_NodeLines | _PodLines]) -> Metric:
-    return RenderedMetric(name, _MEANINGS[name], [text for one in lines for text in one.texts[name]])
+    return RenderedMetric(name, _MEANINGS[name], [text for entry in lines for text in entry.texts[name]])
 
 
 def _lines_of(node: objects.Node) -> _NodeLines:
@@ -167,10 +167,10 @@ def _units(sums: Mapping[str, int]) -> dict[str, float]:
 
 def amounts(quantities: objects.Quantities) -> dict[str, float]:
     """In cores, bytes and pieces, without quantities that cannot be read."""
-    found = {}
+    numbers = {}
     for resource, text in quantities.items():
         try:
-            found[resource] = parse_quantity(str(text)).nano / NANO_PER_UNIT
+            numbers[resource] = parse_quantity(str(text)).nano / NANO_PER_UNIT
         except QuantityError:
             continue
-    return found
+    return numbers

@@ -84,7 +84,9 @@ class NodeHealth(KeyedController[str]):
             note, reason = f"not replaced: {blocked}", EventReason.NODE_REPAIR_BLOCKED
             warn(self.recorder, about_node(node), reason, note, dedupe_seconds=BLOCKED_DEDUPE_SECONDS)
             return Done(self._timings.repair_blocked_seconds)
-        since = next(each.last_transition_time for each in node.status.conditions if each.type == ill.condition)
+        since = next(
+            condition.last_transition_time for condition in node.status.conditions if condition.type == ill.condition
+        )
         unhealthy = "NotReady" if ill.condition == "Ready" else f"unhealthy ({ill.condition})"
         why = f"Node {key} has been {unhealthy} since {'' if since is None else format_time(since)}"
         claim = await write_reason(self.api, self._cluster, claim, Reason.UNHEALTHY, now)
@@ -111,8 +113,9 @@ class NodeHealth(KeyedController[str]):
         """Applies the drain limit of the policy, if the claim is deleted for repair."""
         deleted_at, seconds = claim.metadata.deletion_timestamp, ill.drain_seconds
         repaired = any(
-            (each.type, each.status, each.reason) == (ConditionType.DISRUPTION_REASON, TRUE, Reason.UNHEALTHY)
-            for each in claim.status.conditions
+            (condition.type, condition.status, condition.reason)
+            == (ConditionType.DISRUPTION_REASON, TRUE, Reason.UNHEALTHY)
+            for condition in claim.status.conditions
         )
         if repaired and deleted_at is not None and seconds is not None:
             await bound_drain(self.api, self._cluster, claim, deleted_at + timedelta(seconds=seconds))

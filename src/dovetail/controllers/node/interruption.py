@@ -53,8 +53,8 @@ class Interruptions(KeyedController[str]):
 
     async def _listen(self) -> None:
         async for notice in self._provider.interruptions():
-            known = self._notices.get(notice.provider_id)
-            deadlines = [each.deadline for each in (notice, known) if each is not None and each.deadline is not None]
+            earlier = self._notices.get(notice.provider_id)
+            deadlines = [each.deadline for each in (notice, earlier) if each is not None and each.deadline is not None]
             self._notices[notice.provider_id] = _InterruptionNotice(notice, min(deadlines, default=None))
             self.add(notice.provider_id)
 

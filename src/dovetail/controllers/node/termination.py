@@ -264,12 +264,12 @@ class Termination(KeyedController[str]):
             for name in pod.volume_claims
         }
         claims = map(self._cluster.stored_claims.get, staying)
-        kept = {claim.value.spec.volume_name for claim in claims if claim is not None}
+        volumes = {claim.value.spec.volume_name for claim in claims if claim is not None}
         return [
             attachment.metadata.name
             for attachment in self._cluster.attachments_to[node.metadata.name]
             if attachment.spec.source.persistent_volume_name
-            and attachment.spec.source.persistent_volume_name not in kept
+            and attachment.spec.source.persistent_volume_name not in volumes
         ]
 
     def _await_volumes(

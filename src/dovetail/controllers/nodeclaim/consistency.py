@@ -60,10 +60,10 @@ def shape_flaws(claim: objects.NodeClaim, node: objects.Node) -> list[str]:
     """Lists the requested resources of which the node has less than 90 % of the claim's capacity."""
     flaws = []
     for name in sorted(claim.spec.resources.requests):
-        expected, found = _nano(claim.status.capacity.get(name)), _nano(node.status.capacity.get(name))
-        if found * 100 < expected * _LEAST_PERCENT:
+        expected, actual = _nano(claim.status.capacity.get(name)), _nano(node.status.capacity.get(name))
+        if actual * 100 < expected * _LEAST_PERCENT:
             promised, there = claim.status.capacity[name], node.status.capacity.get(name, "0")
-            percent = found * 1000 // expected / 10  # rounded down: 89.99 is not 90
+            percent = actual * 1000 // expected / 10  # rounded down: 89.99 is not 90
             flaws.append(f"expected {promised} of resource {name}, but found {there} ({percent}% of expected)")
     return flaws
 

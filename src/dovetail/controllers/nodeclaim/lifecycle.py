@@ -196,8 +196,8 @@ class Lifecycle(ClaimController):
         return any(is_new(node, conditions) for node in self.cluster.nodes_of(claim))
 
     async def _initialize(self, claim: objects.NodeClaim, conditions: Conditions) -> None:
-        known = self.cluster.node_of(claim)
-        node = None if known is None else self.cluster.nodes.get_consistent(known.metadata.name)
+        cached = self.cluster.node_of(claim)
+        node = None if cached is None else self.cluster.nodes.get_consistent(cached.metadata.name)
         if node is None:
             conditions.set(ConditionType.INITIALIZED, UNKNOWN, ConditionReason.NODE_NOT_FOUND, "its Node is not there")
             return

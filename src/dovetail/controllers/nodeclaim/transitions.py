@@ -45,12 +45,12 @@ class Transitions:
 def transitions(old: Sequence[objects.Condition], new: Sequence[objects.Condition]) -> list[tuple[str, str]]:
     """Returns the types of conditions whose status changed, each with a sentence. The state S1–S6 does not count."""
     before = {entry.type: entry for entry in old}
-    found = []
+    changes = []
     for entry in new:
         was = before.get(entry.type)
         if was is None or was.status == entry.status or entry.type == ConditionType.DISRUPTION_STATE:
             continue
         note = f"Status condition transitioned, Type: {entry.type}, Status: {was.status} -> {entry.status}"
         note += f", Reason: {entry.reason}"
-        found.append((entry.type, f"{note}, Message: {entry.message}" if entry.message else note))
-    return found
+        changes.append((entry.type, f"{note}, Message: {entry.message}" if entry.message else note))
+    return changes

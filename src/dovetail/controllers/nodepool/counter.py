@@ -25,11 +25,11 @@ class NodePoolCounter(PoolController):
 
     async def reconcile_pool(self, pool: objects.NodePool) -> Outcome:
         await self.cluster.settled()
-        found = usage(self._launched(pool.metadata.name, self.cluster.managed.in_pool(pool.metadata.name)))
-        known = pool.status
-        if (known.nodes, known.resources) != (found.nodes, found.texts):
-            gone = dict.fromkeys(known.resources.keys() - found.resources.keys())
-            await self.write_status(pool, {"nodes": found.nodes, "resources": {**found.texts, **gone}})
+        used = usage(self._launched(pool.metadata.name, self.cluster.managed.in_pool(pool.metadata.name)))
+        status = pool.status
+        if (status.nodes, status.resources) != (used.nodes, used.texts):
+            gone = dict.fromkeys(status.resources.keys() - used.resources.keys())
+            await self.write_status(pool, {"nodes": used.nodes, "resources": {**used.texts, **gone}})
         return Done()
 
     def _launched(

@@ -38,9 +38,9 @@ class NodePoolDisruptions(PoolController):
         nodes = self.cluster.managed.in_pool(pool.metadata.name)
         now, counts = self.clock.now(), counts_of((node.record, node.state) for node in nodes)
         self._warn_problems(pool, counts, now)
-        found, changes_at = self._allowed(pool, counts, now)
-        if found != pool.status.disruptions:
-            await self.write_status(pool, {"disruptions": [_body(each) for each in found]})
+        disruptions, changes_at = self._allowed(pool, counts, now)
+        if disruptions != pool.status.disruptions:
+            await self.write_status(pool, {"disruptions": [_body(entry) for entry in disruptions]})
         return Done(seconds_until(changes_at, now))
 
     def forget(self, key: str) -> None:
@@ -49,7 +49,7 @@ class NodePoolDisruptions(PoolController):
     def _warn_problems(self, pool: objects.NodePool, counts: PoolCounts, now: datetime) -> None:
         """Warns about the budgets (R25, R28, R29) when a problem is first seen and when it changes."""
         meta, record = pool.metadata, pool_record(pool, self.cluster.settings)
-        found = budget_problems(
+        problems = budget_problems(
             record.object,
             read_budgets(record.budgets, self.cluster.settings),
             graceful_expiry=record.graceful_expire_after_ns is not None,
@@ -57,12 +57,12 @@ class NodePoolDisruptions(PoolController):
             node_counts=[counts.nodes, *GROWN],
             settings=self.cluster.settings,
         )
-        said = tuple((problem.rule, problem.field) for problem in found)
+        said = tuple((problem.rule, problem.field) for problem in problems)
         if self._warned.get(meta.name, ()) == (meta.uid, said):
             return
         self._warned[meta.name] = (meta.uid, said)
         about = about_pool(pool)
-        for problem in found:
+        for problem in problems:
             note = f"{problem.field}: {problem.message}; {problem.remedy}"
             warn(self.recorder, about, EventReason(problem.rule), note, meta.uid, problem.rule, problem.field)
 
@@ -73,15 +73,15 @@ class NodePoolDisruptions(PoolController):
         allowed = allowances(budgets, now=now, counts=counts, reading=self.cluster.settings.budgets).values()
         shown = tuple(
             objects.PoolDisruptions(
-                reason=each.reason,
-                limit=each.limit,
+                reason=allowance.reason,
+                limit=allowance.limit,
                 in_use=len(counts.consumers),
-                allowed=each.allowed,
-                next_change=each.until,
+                allowed=allowance.allowed,
+                next_change=allowance.until,
             )
-            for each in allowed
+            for allowance in allowed
         )
-        return shown, min((each.until for each in allowed if each.until is not None), default=None)
+        return shown, min((allowance.until for allowance in allowed if allowance.until is not None), default=None)
 
 
 def _body(shown: objects.PoolDisruptions) -> dict[str, Any]:

@@ -64,5 +64,5 @@ class RegistrationHealth(PoolController):
         await self.write_conditions(pool, conditions, **observed)
         # After the write: if it fails, the next reconcile starts from the same state.
         self._histories[name] = history
-        self._waiting[name] = [each for each in self._waiting.get(name, ()) if each not in attempts]
+        self._waiting[name] = [attempt for attempt in self._waiting.get(name, ()) if attempt not in attempts]
         return Done()

@@ -67,8 +67,8 @@ class StaticCapacity(PoolController):
     def _census(self, pool: objects.NodePool) -> ClaimCensus:
         """Raises InFlight, so that a claim that we have just deleted does not count."""
         name = pool.metadata.name
-        known = (self.cluster.claims.get_consistent(claim.metadata.name) for claim in self.cluster.claims_in[name])
-        claims = [claim for claim in known if claim is not None]
+        latest = (self.cluster.claims.get_consistent(claim.metadata.name) for claim in self.cluster.claims_in[name])
+        claims = [claim for claim in latest if claim is not None]
         records = {claim.metadata.name: record for claim in claims if (record := record_on(claim)) is not None}
         return census(
             map(self.cluster.member, claims),

@@ -331,5 +331,7 @@ def _reason(claim: objects.NodeClaim | None) -> str:
     """The reason for events and metrics (03 §5.3)."""
     if claim is None:
         return ""
-    found = (each for each in claim.status.conditions if each.type == ConditionType.DISRUPTION_REASON)
-    return next((each.reason for each in found if each.status == "True"), FORCEFUL)
+    conditions = (
+        condition for condition in claim.status.conditions if condition.type == ConditionType.DISRUPTION_REASON
+    )
+    return next((condition.reason for condition in conditions if condition.status == "True"), FORCEFUL)

@@ -37,10 +37,10 @@ class ProtectionEvents(KeyedController[PodName]):
         cluster.pods.subscribe(self._forget)
 
     async def reconcile(self, key: PodName) -> Outcome:
-        kept = self._cluster.pods.get(key)
-        if kept is None or not kept.value.active:
+        stored = self._cluster.pods.get(key)
+        if stored is None or not stored.value.active:
             return Done()
-        pod, now = kept.value, self.clock.now()
+        pod, now = stored.value, self.clock.now()
         self._warn_faults(pod)
         return Done(seconds_until(self._publish_end(pod, now), now))
 

@@ -64,15 +64,15 @@ class EvictionWaves:
         return EvictionTurn(frozenset(uid for wave in record.waves[: progress.turn + 1] for uid in wave), until)
 
     def _is_initialized(self, claim: str) -> bool:
-        known = self._cluster.claims.value(claim)
-        return known is not None and objects.is_true(known, ConditionType.INITIALIZED)
+        claim_object = self._cluster.claims.value(claim)
+        return claim_object is not None and objects.is_true(claim_object, ConditionType.INITIALIZED)
 
     def nodes_waiting_for(self, pod: PodRecord) -> list[str]:
         """The nodes whose drains may continue because of the pod."""
         if not self._commands:
             return []
         kind = workload_key(pod)
-        records = (each.record for each in self._commands.values() if kind in each.expected)
+        records = (progress.record for progress in self._commands.values() if kind in progress.expected)
         claims = (self._cluster.claims.value(name) for record in records for name in record.claims)
         return [node for claim in claims if claim is not None for node in self._cluster.node_names(claim)]
 
@@ -118,10 +118,10 @@ class EvictionWaves:
         """Forgets commands whose claims are gone."""
         claims = self._cluster.claims
         self._commands = {
-            id_: each for id_, each in self._commands.items() if any(map(claims.value, each.record.claims))
+            id_: progress for id_, progress in self._commands.items() if any(map(claims.value, progress.record.claims))
         }
-        kinds = {kind for each in self._commands.values() for kind in each.expected}
-        uids = {uid for each in self._commands.values() for uid in each.kinds}
+        kinds = {kind for progress in self._commands.values() for kind in progress.expected}
+        uids = {uid for progress in self._commands.values() for uid in progress.kinds}
         self._bound = Counter({kind: number for kind, number in self._bound.items() if kind in kinds})
         self._present = {uid: going for uid, going in self._present.items() if uid in uids}
 

@@ -77,10 +77,14 @@ class ProvisioningDecisions:
     def refused(self, context: Context, refused: Collection[Unplaceable]) -> None:
         """Reports pods that are not planned at all (06 §2)."""
         self._metrics.scheduling_ignored_pods.set(len(refused))
-        for each in refused:
-            self._left_out(context, each.uid)
-            if not each.silent:
-                _warn_of(context, ObjectReference("v1", "Pod", each.pod.name, each.uid, each.pod.namespace), str(each))
+        for unplaceable in refused:
+            self._left_out(context, unplaceable.uid)
+            if not unplaceable.silent:
+                _warn_of(
+                    context,
+                    ObjectReference("v1", "Pod", unplaceable.pod.name, unplaceable.uid, unplaceable.pod.namespace),
+                    str(unplaceable),
+                )
 
     def planned(
         self, context: Context, plan: ProvisioningPlan, pods: Mapping[str, PodInfo], left_out: Mapping[str, str]
@@ -120,37 +124,37 @@ class ProvisioningDecisions:
             _warn_of(context, about_pod(pods[uid]), why)
 
     def _placed(self, context: Context, pod: PodInfo, *, target: str) -> None:
-        known = self._decided(context, pod.uid, target=target)
+        history = self._decided(context, pod.uid, target=target)
         record = self._cluster.pods.value(pod.name, pod.namespace)
         waits = record is not None and record.uid == pod.uid and not record.node_name  # planning takes a while
-        if known is not None and known.placed_at is None and waits:
-            known.placed_at = context.clock.now()
+        if history is not None and history.placed_at is None and waits:
+            history.placed_at = context.clock.now()
 
     def _left_out(self, context: Context, uid: str) -> None:
-        known = self._decided(context, uid, target="")
-        if known is not None:
-            known.placed_at = None
+        history = self._decided(context, uid, target="")
+        if history is not None:
+            history.placed_at = None
 
     def _decided(self, context: Context, uid: str, *, target: str) -> _PodHistory | None:
         self._targets[uid] = target
-        known = self._pods.get(uid)
-        if known is not None and not known.decided:
-            known.decided = True
-            self._metrics.pods_decision_seconds.observe(_seconds(known.seen_at, context.clock.now()))
-        return known
+        history = self._pods.get(uid)
+        if history is not None and not history.decided:
+            history.decided = True
+            self._metrics.pods_decision_seconds.observe(_seconds(history.seen_at, context.clock.now()))
+        return history
 
     # -- what became of it ---------------------------------------------------------------------------------------------
 
     def follow(self, old: PodRecord, new: PodRecord, now: datetime) -> None:
         """Measures the time from the first plan for a pod until it is bound, and until it runs (04 §3.5)."""
-        known = self._pods.get(new.uid)
-        if known is None or known.placed_at is None:
+        history = self._pods.get(new.uid)
+        if history is None or history.placed_at is None:
             return
         if new.node_name and not old.node_name:
-            self._metrics.pods_provisioning_bound_seconds.observe(_seconds(known.placed_at, now))
+            self._metrics.pods_provisioning_bound_seconds.observe(_seconds(history.placed_at, now))
         if old.phase == "Pending" and new.phase == "Running":
-            self._metrics.pods_provisioning_startup_seconds.observe(_seconds(known.placed_at, now))
-            known.placed_at = None
+            self._metrics.pods_provisioning_startup_seconds.observe(_seconds(history.placed_at, now))
+            history.placed_at = None
 
     def _destination(self, node: str) -> tuple[str, str]:
         """The claim of a node, if it has one, and the note of the event for its pods."""
@@ -170,9 +174,11 @@ class ProvisioningDecisions:
             return
         now = context.clock.now()
         for pod in filter(hinders_consolidation, pods):
-            known = self._pods.get(pod.uid)
-            if known is not None and (known.wishes_logged_at is None or now - known.wishes_logged_at >= WISHES_AGAIN):
-                known.wishes_logged_at = now
+            history = self._pods.get(pod.uid)
+            if history is not None and (
+                history.wishes_logged_at is None or now - history.wishes_logged_at >= WISHES_AGAIN
+            ):
+                history.wishes_logged_at = now
                 log.info(_WISHES, extra={"Pod": str(pod)})
 
 

@@ -50,27 +50,27 @@ class ExpectedPods:
                 sent[claim].append(pod)
         with_them: dict[str, NodeInfo] = {}
         expected: set[str] = set()
-        for claim, its in sent.items():
+        for claim, claim_pods in sent.items():
             place = self._coming(claim, now)
-            if place is not None and (fitting := _fitting(its, _free(place.seen, daemons))):
+            if place is not None and (fitting := _fitting(claim_pods, _free(place.seen, daemons))):
                 with_them[place.seen.name] = _with(place.seen, fitting)
                 expected.update(pod.uid for pod in fitting)
         if not expected:
             return ExpectedNodes(nodes, frozenset(), frozenset())
-        made = (with_them.get(node.name) or _without(node, expected) for node in nodes)
-        return ExpectedNodes(tuple(made), frozenset(with_them), frozenset(expected))
+        changed = (with_them.get(node.name) or _without(node, expected) for node in nodes)
+        return ExpectedNodes(tuple(changed), frozenset(with_them), frozenset(expected))
 
     def _coming(self, claim: str, now: datetime) -> SchedulableNode | None:
         """The node of the claim, if it is starting or has only just started."""
-        known = self._cluster.claims.value(claim)
-        if known is None or not known.status.provider_id:
+        claim_object = self._cluster.claims.value(claim)
+        if claim_object is None or not claim_object.status.provider_id:
             return None
-        up_at = claim_record(known).true_since(ConditionType.INITIALIZED)
+        up_at = claim_record(claim_object).true_since(ConditionType.INITIALIZED)
         if up_at is not None and now - up_at >= self._kept_for:
             return None
-        for name in (claim, *self._cluster.node_names(known)):  # its name depends on its progress
+        for name in (claim, *self._cluster.node_names(claim_object)):  # its name depends on its progress
             place = self._state.place(name)
-            if place is not None and place.claim is known:
+            if place is not None and place.claim is claim_object:
                 return place if place.seen.open else None
         return None
 
@@ -82,12 +82,12 @@ def _free(node: NodeInfo, daemons: Sequence[Daemon]) -> Resources:
 
 def _fitting(pods: Iterable[PodInfo], free: Resources) -> list[PodInfo]:
     """The pods that fit, largest first."""
-    found = []
+    fitting = []
     for pod in sorted(pods, key=rank):
         if pod.request.fits(free):
-            found.append(pod)
+            fitting.append(pod)
             free -= pod.request
-    return found
+    return fitting
 
 
 def _with(node: NodeInfo, pods: Sequence[PodInfo]) -> NodeInfo:

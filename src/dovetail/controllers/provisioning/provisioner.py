@@ -217,13 +217,13 @@ class Provisioner(PassController):
             daemons=places.daemons,
             options=self._provisioning.options,
         )
-        made = await self._planned(context, problem)
+        planned = await self._planned(context, problem)
         if context.stopping.is_set():
             return  # pods that were not reached would be reported as unschedulable
         pods = {pod.uid: pod for pod in problem.pods}
-        self.decisions.planned(context, made, pods, places.left_out)
-        if made.solution.new_claims:
-            await self._create(context, made, problem, pools)
+        self.decisions.planned(context, planned, pods, places.left_out)
+        if planned.solution.new_claims:
+            await self._create(context, planned, problem, pools)
 
     def _is_postponed(self, now: datetime) -> bool:
         """Postpones the pass until all created claims are launched: else they would be created twice (06 §7.3)."""
@@ -243,8 +243,12 @@ class Provisioner(PassController):
         return any(map(self._is_launching, (self.decisions.target(pod.uid), *self._replacements_for(pod))))
 
     def _is_launching(self, claim: str) -> bool:
-        known = self._cluster.claims.value(claim)
-        return known is not None and not known.status.provider_id and known.metadata.deletion_timestamp is None
+        claim_object = self._cluster.claims.value(claim)
+        return (
+            claim_object is not None
+            and not claim_object.status.provider_id
+            and claim_object.metadata.deletion_timestamp is None
+        )
 
     def _replacements_for(self, pod: PodInfo) -> tuple[str, ...]:
         """The replacements of the command that disrupts the pod's node."""
@@ -343,12 +347,12 @@ class Provisioner(PassController):
         self, claim: NewClaim, problem: PlacementRequest, pool: StoredValue[objects.NodePool] | None, used: Resources
     ) -> dict[str, Any] | str:
         """Returns a sentence if no claim may be created. Checks current limits; the rest is as planned (06 §5)."""
-        kept = self._cluster.pools.get(("", claim.pool))
-        if pool is None or kept is None or kept.uid != pool.uid:
+        stored = self._cluster.pools.get(("", claim.pool))
+        if pool is None or stored is None or stored.uid != pool.uid:
             return f"NodePool {claim.pool} is gone"
-        if kept.value.metadata.deletion_timestamp is not None:
+        if stored.value.metadata.deletion_timestamp is not None:
             return f"NodePool {claim.pool} is being deleted"
-        if over := over_limits(kept.value, used):
+        if over := over_limits(stored.value, used):
             return f"NodePool {claim.pool} is over its limits: {over}"
         reasons = [f"{uid} {self._claims_for[uid]}" for uid in sorted(claim.pods)]
         name = claim_name(claim.pool, pool.uid, self._started, *reasons)
