@@ -131,8 +131,8 @@ class NodeDrafts:
         decided = new_nodes.decided(asked, draft.held, self._options, self.reservations)
         table = draft.state.table
         joined.state = table.state(decided.requirements.without(names.HOSTNAME_LABEL))
-        kept = {type_.name for type_ in decided.types}
-        joined.types &= bits_where(type_.name in kept for _, type_ in table.types)
+        type_names = {type_.name for type_ in decided.types}
+        joined.types &= bits_where(type_.name in type_names for _, type_ in table.types)
         joined.held, joined.relaxed = decided.held, decided.min_values_relaxed
         return joined
 

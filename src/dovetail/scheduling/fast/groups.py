@@ -63,9 +63,9 @@ class BoundPods:
 
     def kind(self, pod: BoundPod) -> BoundPodGroup:
         """Pods with equal labels mostly share the object, which is then looked up by identity."""
-        known = self._known.get((pod.namespace, id(pod.labels)))
-        if known is not None and known[0] is pod.labels:
-            return known[1]
+        cached = self._known.get((pod.namespace, id(pod.labels)))
+        if cached is not None and cached[0] is pod.labels:
+            return cached[1]
         key = (pod.namespace, frozenset(pod.labels.items()))
         group = self.kinds.get(key)
         if group is None:

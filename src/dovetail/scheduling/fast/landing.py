@@ -71,7 +71,7 @@ class FreeShares:
         flags = [bytearray((len(rows.nodes) + 7) // 8) for _ in range(101)]
         for row, share in enumerate(self.of_row):
             flags[share][row >> 3] |= 1 << (row & 7)
-        self.rows: list[Bits] = [int.from_bytes(each, "little") for each in flags]
+        self.rows: list[Bits] = [int.from_bytes(bitmap, "little") for bitmap in flags]
 
 
 def spreads_itself(pod: PodInfo) -> bool:
@@ -122,8 +122,9 @@ class _StartingNode:
             ):
                 return False
         return all(
-            self.domain(each.group) in each.group.allowed(each.pod_allows, each.selects_itself).names
-            for each in search.elsewhere
+            self.domain(consulted.group)
+            in consulted.group.allowed(consulted.pod_allows, consulted.selects_itself).names
+            for consulted in search.elsewhere
         )
 
     def put(self, shape: PodShape) -> None:
@@ -218,7 +219,7 @@ class Arrivals(Solve):
         nodes: list[int | _StartingNode] = [*rows, *coming]
         if not nodes:
             return None
-        scores = [self._share(search, row) for row in rows] + [each.share(search.shape) for each in coming]
+        scores = [self._share(search, row) for row in rows] + [starting.share(search.shape) for starting in coming]
         if spread and not spreads_itself(search.shape.pod):
             like = self._spread_scores(kind, rows, coming)
             scores = [score + _SPREAD_WEIGHT * other for score, other in zip(scores, like, strict=True)]
@@ -245,12 +246,12 @@ class Arrivals(Solve):
         in_zone = Counter[str | None]()
         for row, number in like.items():
             in_zone[zone_of[row]] += number
-        for each in self._coming:
-            in_zone[each.node.labels.get(names.ZONE_LABEL)] += each.like[kind]
+        for starting in self._coming:
+            in_zone[starting.node.labels.get(names.ZONE_LABEL)] += starting.like[kind]
         if not any(in_zone.values()):
             return [0] * (len(rows) + len(coming))
-        zones = [*(zone_of[row] for row in rows), *(each.node.labels.get(names.ZONE_LABEL) for each in coming)]
-        here = [*(like[row] for row in rows), *(each.like[kind] for each in coming)]
+        zones = [*(zone_of[row] for row in rows), *(starting.node.labels.get(names.ZONE_LABEL) for starting in coming)]
+        here = [*(like[row] for row in rows), *(starting.like[kind] for starting in coming)]
         hosts_factor, zones_factor = log(len(here) + 2), log(len(set(zones)) + 2)
         raw = [
             number * hosts_factor + in_zone[zone] * zones_factor + _SPREAD_SKEW
@@ -325,7 +326,7 @@ def _with_nodes(
     most = max(map(len, coming), default=1)
     for number, order in enumerate(orders):
         for first in range(most) if number < _WITH_ALL else (draw(str(number)),):
-            yield order, [each[(first + index) % len(each)] for index, each in enumerate(coming)]
+            yield order, [looks[(first + index) % len(looks)] for index, looks in enumerate(coming)]
 
 
 def without_room(

@@ -46,8 +46,8 @@ class Rows:
             {requirement.key for daemon in daemons for way in daemon.alternatives for requirement in way}
         )
         self._reserves: dict[object, Resources] = {}
-        known = {} if before is None else dict(zip(map(id, before.nodes), before.free, strict=True))
-        self.free: list[Resources] = [known.get(id(node)) or self._free(node) for node in self.nodes]
+        free_before = {} if before is None else dict(zip(map(id, before.nodes), before.free, strict=True))
+        self.free: list[Resources] = [free_before.get(id(node)) or self._free(node) for node in self.nodes]
         self._columns: dict[str, Column] = {}
         self._with_taints: dict[Taints, Bits] = {}
         for row, node in enumerate(self.nodes):
@@ -160,10 +160,10 @@ class Rows:
 
     def total_free(self, name: str, among: Bits) -> int:
         """The sum of a resource over these nodes. Many callers ask for nearly the same nodes."""
-        known = self._totals.get(name)
-        if known is None or (known[0] ^ among).bit_count() > _FEW:
-            known = self._totals[name] = (among, sum(self.free[row][name] for row in members(among)))
-        others, total = known
+        cached = self._totals.get(name)
+        if cached is None or (cached[0] ^ among).bit_count() > _FEW:
+            cached = self._totals[name] = (among, sum(self.free[row][name] for row in members(among)))
+        others, total = cached
         more = sum(self.free[row][name] for row in members(among & ~others))
         return total + more - sum(self.free[row][name] for row in members(others & ~among))
 

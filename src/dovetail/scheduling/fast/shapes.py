@@ -79,8 +79,8 @@ class Shapes:
 
     def in_order(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[tuple[PodInfo, PodShape]]:
         """The pods in the order of placement. `read` has the labels that rules of bound pods select by."""
-        known = [self._known(pod) for pod in pods]
-        return in_order(pods, self._shapes(known, read), [cached.rank for cached in known])
+        cached_shapes = [self._known(pod) for pod in pods]
+        return in_order(pods, self._shapes(cached_shapes, read), [cached.rank for cached in cached_shapes])
 
     def of(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[PodShape]:
         return self._shapes([self._known(pod) for pod in pods], read)
@@ -92,22 +92,22 @@ class Shapes:
         return [pod.shape if pod.read is read and pod.shape else self._shape(pod, read) for pod in pods]
 
     def _known(self, pod: PodInfo) -> _CachedShape:
-        known = self._pods.get(pod.uid)
-        if known is not None and known.pod is pod:
-            return known
+        cached = self._pods.get(pod.uid)
+        if cached is not None and cached.pod is pod:
+            return cached
         key = needs(pod)
         needs_ = self._needs.get(key)
         if needs_ is None:
             needs_ = self._needs[key] = _Needs(labels_read(pod.all_rules))
-        known = self._pods[pod.uid] = _CachedShape(pod, needs_, rank(pod))
-        return known
+        cached = self._pods[pod.uid] = _CachedShape(pod, needs_, rank(pod))
+        return cached
 
-    def _shape(self, known: _CachedShape, read: frozenset[str]) -> PodShape:
-        labels = labels_of(known.pod, read)
-        shape = known.needs.of_labels.get(labels)
+    def _shape(self, cached: _CachedShape, read: frozenset[str]) -> PodShape:
+        labels = labels_of(cached.pod, read)
+        shape = cached.needs.of_labels.get(labels)
         if shape is None:
-            alike = msgspec.structs.replace(known.pod, labels=dict(labels))
+            alike = msgspec.structs.replace(cached.pod, labels=dict(labels))
             shape = PodShape(alike, respect_preferences=self._respect_preferences)
-            known.needs.of_labels[labels] = shape
-        known.read, known.shape = read, shape
+            cached.needs.of_labels[labels] = shape
+        cached.read, cached.shape = read, shape
         return shape

@@ -158,8 +158,11 @@ class Table:
         """The cheapest types that need no reservation, by name and as a set."""
         bought = state.bought.get((types, most))
         if bought is None:
-            kept = [(name, bit) for name, bit in self._cheapest_first(state) if bit & types][:most]
-            bought = state.bought[types, most] = (tuple(name for name, _ in kept), sum(bit for _, bit in kept))
+            cheapest_types = [(name, bit) for name, bit in self._cheapest_first(state) if bit & types][:most]
+            bought = state.bought[types, most] = (
+                tuple(name for name, _ in cheapest_types),
+                sum(bit for _, bit in cheapest_types),
+            )
         return bought
 
     def _cheapest_first(self, state: NewNodeState) -> list[tuple[str, Bits]]:

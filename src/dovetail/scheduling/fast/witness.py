@@ -35,8 +35,8 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
         if self.needed == 1:
             who = (Redactable(self.like, f"pod {path}"), " needs")
         room = {0: "none fits elsewhere", 1: "only one fits elsewhere"}.get(self.there)
-        each = f"{size or 'a place'}{' each' if self.needed > 1 else ''}"
-        return Sentence(*who, f" {each}; {room or f'only {self.there} fit elsewhere'}")
+        per_pod = f"{size or 'a place'}{' each' if self.needed > 1 else ''}"
+        return Sentence(*who, f" {per_pod}; {room or f'only {self.there} fit elsewhere'}")
 
 
 class PriceBound(msgspec.Struct, frozen=True, kw_only=True):

@@ -134,7 +134,7 @@ class Karpenter:
         provisioning = ProvisioningOptions(compute=InlineCompute())
         gates = FeatureGates(node_repair=False, static_capacity=False)
         hands = all_controllers(view, self._cloud, metrics, timings, gates, provisioning=provisioning, types=types)
-        (provisioner,) = (each for each in hands if isinstance(each, Provisioner))
+        (provisioner,) = (controller for controller in hands if isinstance(controller, Provisioner))
         state = provisioner.state
         commands = KarpenterCommands(view, state, ClaimCreation(view, metrics), timings)
         loop = KarpenterDisruption(
@@ -147,4 +147,4 @@ class Karpenter:
             timings=timings,
         )
         own = (commands, loop, KarpenterStrays(view, state, commands))
-        return [*(each for each in hands if not isinstance(each, _NOT_ITS)), *own]
+        return [*(controller for controller in hands if not isinstance(controller, _NOT_ITS)), *own]

@@ -70,7 +70,7 @@ class KarpenterCommands(KeyedController[str]):
 
     def claims(self) -> frozenset[str]:
         """The claims that are disrupted."""
-        return frozenset(each.claim for begun in self._begun.values() for each in begun.of.candidates)
+        return frozenset(candidate.claim for begun in self._begun.values() for candidate in begun.of.candidates)
 
     def start(self, command: Command, pools: Mapping[str, objects.NodePool]) -> None:
         deadline = self.clock.now() + self._lasts
@@ -89,15 +89,15 @@ class KarpenterCommands(KeyedController[str]):
         return [
             id_
             for id_, begun in self._begun.items()
-            if name in begun.replacements or any(each.claim == name for each in begun.of.candidates)
+            if name in begun.replacements or any(candidate.claim == name for candidate in begun.of.candidates)
         ]
 
     async def reconcile(self, key: str) -> Outcome:
         begun = self._begun.get(key)
         if begun is None:
             return Done()
-        found = (self._cluster.claims.get_consistent(each.claim) for each in begun.of.candidates)
-        claims = [claim for claim in found if claim is not None and not is_going(self._cluster, claim)]
+        candidate_claims = (self._cluster.claims.get_consistent(candidate.claim) for candidate in begun.of.candidates)
+        claims = [claim for claim in candidate_claims if claim is not None and not is_going(self._cluster, claim)]
         now = self.clock.now()
         for claim in claims:
             await taint(self.api, self._cluster, claim)
@@ -106,8 +106,13 @@ class KarpenterCommands(KeyedController[str]):
             self._state.mark(claim.metadata.name)
             await write_reason(self.api, self._cluster, claim, begun.of.reason, now)
         replacements = {name: self._cluster.claims.get_consistent(name) for name in begun.replacements}
-        gone = any(each is None or each.metadata.deletion_timestamp is not None for each in replacements.values())
-        lacking = [why for name, each in replacements.items() if (why := awaits(name, each, begun.deadline))]
+        gone = any(
+            replacement is None or replacement.metadata.deletion_timestamp is not None
+            for replacement in replacements.values()
+        )
+        lacking = [
+            why for name, replacement in replacements.items() if (why := awaits(name, replacement, begun.deadline))
+        ]
         if created and not gone and lacking and now < begun.deadline:
             return Done(seconds_until(begun.deadline, now))
         if not created or lacking:

@@ -55,8 +55,8 @@ class KarpenterView(WatchedCluster):
         others = {key: text for key, text in pod.annotations.items() if key == names.POD_DELETION_COST}
         value = value if value == "true" or not self.durations else _from_creation(value, pod.created_at, started_at)
         protected = {names.DO_NOT_DISRUPT: value} if value == "true" or (value and self.durations) else {}
-        kept = {**others, **protected}
-        return pod if kept == pod.annotations else msgspec.structs.replace(pod, annotations=kept)
+        annotations = {**others, **protected}
+        return pod if annotations == pod.annotations else msgspec.structs.replace(pod, annotations=annotations)
 
 
 def _from_creation(value: str, created_at: datetime | None, started_at: datetime | None) -> str:
@@ -72,19 +72,19 @@ def _from_creation(value: str, created_at: datetime | None, started_at: datetime
 
 
 def _node(node: objects.Node) -> objects.Node:
-    kept = _not_ours(node.metadata.annotations)
-    if kept.get(names.DO_NOT_DISRUPT, "true") != "true":
-        del kept[names.DO_NOT_DISRUPT]
-    return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, annotations=kept))
+    annotations = _not_ours(node.metadata.annotations)
+    if annotations.get(names.DO_NOT_DISRUPT, "true") != "true":
+        del annotations[names.DO_NOT_DISRUPT]
+    return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, annotations=annotations))
 
 
 def _claim(claim: objects.NodeClaim) -> objects.NodeClaim:
-    kept = _not_ours(claim.metadata.annotations)
-    kept.pop(names.DISRUPTION_COMMAND, None)
-    conditions = [each for each in claim.status.conditions if each.type not in _OUR_CONDITIONS]
+    annotations = _not_ours(claim.metadata.annotations)
+    annotations.pop(names.DISRUPTION_COMMAND, None)
+    conditions = [condition for condition in claim.status.conditions if condition.type not in _OUR_CONDITIONS]
     return msgspec.structs.replace(
         claim,
-        metadata=msgspec.structs.replace(claim.metadata, annotations=kept),
+        metadata=msgspec.structs.replace(claim.metadata, annotations=annotations),
         status=msgspec.structs.replace(claim.status, conditions=conditions),
     )
 
@@ -92,12 +92,12 @@ def _claim(claim: objects.NodeClaim) -> objects.NodeClaim:
 def _pool(pool: objects.NodePool) -> objects.NodePool:
     """Karpenter's CRD has no graceful expiry, and refuses budgets for it."""
     disruption = pool.spec.disruption
-    budgets = tuple(each for each in disruption.budgets if Reason.EXPIRED not in each.reasons)
-    known = msgspec.structs.replace(disruption, graceful_expire_after=names.NEVER, budgets=budgets)
+    budgets = tuple(budget for budget in disruption.budgets if Reason.EXPIRED not in budget.reasons)
+    stripped = msgspec.structs.replace(disruption, graceful_expire_after=names.NEVER, budgets=budgets)
     return msgspec.structs.replace(
         pool,
         metadata=msgspec.structs.replace(pool.metadata, annotations=_not_ours(pool.metadata.annotations)),
-        spec=msgspec.structs.replace(pool.spec, disruption=known),
+        spec=msgspec.structs.replace(pool.spec, disruption=stripped),
     )
 
 
@@ -124,9 +124,9 @@ class KarpenterClient(Client):
         status: Mapping[str, Any] = patch.body.get("status") or {}
         if "conditions" not in status:
             return patch
-        found = self._registry.store.collection(NODECLAIMS).objects.get(("", patch.name))
-        stored = [] if found is None else found.body.get("status", {}).get("conditions", ())
-        known = [each for each in status["conditions"] if each["type"] not in _OUR_CONDITIONS]
-        ours = [each for each in stored if each["type"] in _OUR_CONDITIONS]
-        body = {**patch.body, "status": {**status, "conditions": [*known, *ours]}}
+        claim = self._registry.store.collection(NODECLAIMS).objects.get(("", patch.name))
+        stored = [] if claim is None else claim.body.get("status", {}).get("conditions", ())
+        theirs = [condition for condition in status["conditions"] if condition["type"] not in _OUR_CONDITIONS]
+        ours = [condition for condition in stored if condition["type"] in _OUR_CONDITIONS]
+        body = {**patch.body, "status": {**status, "conditions": [*theirs, *ours]}}
         return msgspec.structs.replace(patch, body=body)
