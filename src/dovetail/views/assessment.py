@@ -139,29 +139,29 @@ class Assessment:
 
     def node(self, member: ClusterNode) -> NodeAssessment:
         """A node of the snapshot."""
-        known = self._nodes.get(id(member))
-        if known is None:
-            known = self._nodes[id(member)] = self._kept(member) or self._assess_node(member)
-        return known
+        assessed = self._nodes.get(id(member))
+        if assessed is None:
+            assessed = self._nodes[id(member)] = self._kept(member) or self._assess_node(member)
+        return assessed
 
     def _kept(self, member: ClusterNode) -> NodeAssessment | None:
         """What the earlier assessment says of the node, if it still holds."""
-        known = self._before.get(identity(member))
+        before = self._before.get(identity(member))
         if (
-            known is None
-            or self.at >= known.until
-            or known.member != member
-            or known.record != self.snapshot.pools.get(member.pool)
+            before is None
+            or self.at >= before.until
+            or before.member != member
+            or before.record != self.snapshot.pools.get(member.pool)
             or self._changed_pdbs.select(member.pods)
         ):
             return None
-        return known
+        return before
 
     def _assess_node(self, member: ClusterNode) -> NodeAssessment:
         at, claim, record = self.at, member.claim, self.snapshot.pools.get(member.pool)
         own = own_verdicts(member, record, at)
         bound = member.pods if member.node is not None else ()
-        limiting = tuple([(pod, verdict) for pod in bound if (found := self.limiting(pod)) for verdict in found])
+        limiting = tuple([(pod, verdict) for pod in bound if (limits := self.limiting(pod)) for verdict in limits])
         verdicts = [verdict for _, verdict in limiting]
         pods = pods_standing(verdicts, len(member.pods))
         hard, soft, deadline = (
@@ -218,11 +218,11 @@ class Assessment:
 
     def limiting(self, pod: PodRecord) -> tuple[Verdict, ...]:
         """Those of them that block now or at some other time. Only these are kept: most pods have none."""
-        known = self._limiting.get(id(pod))
-        if known is None:
+        limiting = self._limiting.get(id(pod))
+        if limiting is None:
             self.verdicts(pod)
-            known = self._limiting[id(pod)]
-        return known
+            limiting = self._limiting[id(pod)]
+        return limiting
 
     def pool(self, node: NodeAssessment) -> PoolAssessment | None:
         return self.pools.get(node.member.pool)
@@ -263,10 +263,10 @@ class Assessment:
     def _in_turn(self) -> Counter[tuple[str, Reason]]:
         marked = (node for node in self.nodes if node.member.claim is not None and node.state is NodeState.CANDIDATE)
         return Counter(
-            (node.member.pool, one.reason)
+            (node.member.pool, verdict.reason)
             for node in marked
-            for one in self.reasons(node).values()
-            if one.wanted and one.allowed
+            for verdict in self.reasons(node).values()
+            if verdict.wanted and verdict.allowed
         )
 
     @cached_property
@@ -275,10 +275,10 @@ class Assessment:
 
     def reasons(self, node: NodeAssessment) -> dict[Reason, ReasonVerdict]:
         """The same, kept for those who ask several times."""
-        known = self._reasons.get(id(node))
-        if known is None:
-            known = self._reasons[id(node)] = {one.reason: one for one in self.judge(node)}
-        return known
+        verdicts = self._reasons.get(id(node))
+        if verdicts is None:
+            verdicts = self._reasons[id(node)] = {verdict.reason: verdict for verdict in self.judge(node)}
+        return verdicts
 
 
 def assess(
@@ -306,8 +306,8 @@ def is_undated(node: NodeAssessment, at: datetime) -> bool:
     if node.free.first(at) is not None:
         return False
     standing = standing_rules(node.member, node.record, Reason.DRIFTED, at, node.own)
-    blockers = [each for each in (*standing, *node.pods.blockers) if not each.allowed]
-    return all(each.transient or each.until is not None for each in blockers)
+    blockers = [verdict for verdict in (*standing, *node.pods.blockers) if not verdict.allowed]
+    return all(blocker.transient or blocker.until is not None for blocker in blockers)
 
 
 def first_turn(turns: Iterable[datetime | None], at: datetime) -> datetime:
@@ -339,14 +339,18 @@ def _assess_pools(snapshot: Snapshot, at: datetime, before: Mapping[str, PoolAss
         claims = sum(member.claim is not None and not member.deleting for member in members[name])
         starting = starting_nodes(members[name], at)
         facts = (record, counts, claims, starting)
-        known = before.get(name)
-        if known is None or at >= known.until or (known.record, known.counts, known.claims, known.starting) != facts:
+        assessed = before.get(name)
+        if (
+            assessed is None
+            or at >= assessed.until
+            or (assessed.record, assessed.counts, assessed.claims, assessed.starting) != facts
+        ):
             budgets = read_budgets(record.budgets, snapshot.settings)
             allowed = allowances(budgets, now=at, counts=counts, reading=snapshot.settings.budgets)
             ends = [budget.active.until(at) for budget in budgets]
             until = first_turn([*ends, None if starting is None else starting.until], at)
-            known = PoolAssessment(record, budgets, counts, claims, starting, snapshot.settings, allowed, until)
-        pools[name] = known
+            assessed = PoolAssessment(record, budgets, counts, claims, starting, snapshot.settings, allowed, until)
+        pools[name] = assessed
     return pools
 
 

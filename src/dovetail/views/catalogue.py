@@ -175,7 +175,7 @@ def _chosen(head: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
     chosen = {
         column: by_folded[alias]
         for column, aliases in {**_ALIASES, "spot": _SPOT_COLUMNS}.items()
-        if (alias := next((each for each in aliases if each in by_folded), None)) is not None
+        if (alias := next((candidate for candidate in aliases if candidate in by_folded), None)) is not None
     }
     for column, name in columns.items():
         if folded(name) not in by_folded:
@@ -190,8 +190,8 @@ def _chosen(head: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
 
 def _amount(text: str) -> str:
     """`0.096` of `$0.0960 hourly`; empty if there is no number above 0."""
-    found = _NUMBER.search(text)
-    number = found[0].replace(",", "") if found else ""
+    match = _NUMBER.search(text)
+    number = match[0].replace(",", "") if match else ""
     return number if number and float(number) > 0 else ""
 
 
@@ -236,8 +236,8 @@ def with_prices(rows: Iterable[TypeRow], listed: Iterable[ListedPrice]) -> list[
             prices[cells["type"], cells.get("zone", ""), kind] = float(cells["price"])
 
     def priced(row: TypeRow) -> TypeRow:
-        found = prices.get(row.key, prices.get((row.type, "", row.capacity_type), row.price))
-        return msgspec.structs.replace(row, price=found)
+        new_price = prices.get(row.key, prices.get((row.type, "", row.capacity_type), row.price))
+        return msgspec.structs.replace(row, price=new_price)
 
     return [priced(row) for row in rows]
 
@@ -303,10 +303,10 @@ def _with_labels(cells: Mapping[str, str]) -> dict[str, str]:
         "size": size,
         "cpu": cells.get("cpu", ""),
     }
-    told = ";".join(f"{_EC2_PREFIX}-{key}={value}" for key, value in labels.items() if value)
+    label_text = ";".join(f"{_EC2_PREFIX}-{key}={value}" for key, value in labels.items() if value)
     is_arm = "g" in attributes or cells["type"].startswith("a1.")
     return {
         "arch": "arm64" if is_arm else "amd64",
-        "labels": told,
+        "labels": label_text,
         **{key: cell for key, cell in cells.items() if cell},
     }

@@ -46,17 +46,17 @@ class _ControllerPod(objects.ApiObject, frozen=True):
     def program(self) -> str:
         """`dovetail`, `karpenter`, or empty."""
         called = {self.metadata.labels.get(label, "") for label in _NAME_LABELS}
-        for each in self.spec.containers:
-            called.update(each.image.partition("@")[0].partition(":")[0].split("/"))
+        for container in self.spec.containers:
+            called.update(container.image.partition("@")[0].partition(":")[0].split("/"))
         return next((name for name in (_OWN, _THEIRS) if name in called), "")
 
     @property
     def version(self) -> str | None:
-        return next(filter(None, (version_in(each.image) for each in self.spec.containers)), None)
+        return next(filter(None, (version_in(container.image) for container in self.spec.containers)), None)
 
     @property
     def mode(self) -> DovetailMode:
-        words = {word for each in self.spec.containers for word in each.args}
+        words = {word for container in self.spec.containers for word in container.args}
         return next((mode for mode in (DovetailMode.GUARD, DovetailMode.DRIVE) if mode in words), DovetailMode.RUN)
 
     @property
@@ -91,8 +91,8 @@ class _Clues:
             self.own_crd |= _is_own_crd(document)
         elif document.kind == names.NODEPOOL_KIND:
             pool = decode(document, objects.NodePool)
-            kept = pool.metadata.uid and pool.spec.disruption.graceful_expire_after != "Never"
-            self.own_crd |= bool(kept)
+            shows_own_crd = pool.metadata.uid and pool.spec.disruption.graceful_expire_after != "Never"
+            self.own_crd |= bool(shows_own_crd)
         elif document.kind == "Scenario" and document.api_version.startswith(f"{names.OWN_GROUP}/"):
             self.scenario = True
 
@@ -107,12 +107,12 @@ class _Clues:
 
     def _member(self, document: Document) -> None:
         kind: type[objects.Node | objects.NodeClaim] = objects.Node if document.kind == "Node" else objects.NodeClaim
-        found = decode(document, kind)
-        held = read_hold(found.metadata.annotations.get(names.HELD, ""))
+        member = decode(document, kind)
+        held = read_hold(member.metadata.annotations.get(names.HELD, ""))
         self.held = self.held or (None if held is None else held.by)
-        self.of_cluster |= bool(found.status.conditions)
-        if not self.mark and any(_own_marks(found)):
-            self.mark = f"{document.kind} {found.metadata.name}"
+        self.of_cluster |= bool(member.status.conditions)
+        if not self.mark and any(_own_marks(member)):
+            self.mark = f"{document.kind} {member.metadata.name}"
 
 
 def who_decides(documents: Iterable[Document], at: datetime | None = None) -> Decider:
@@ -133,8 +133,8 @@ def _by_lease(clues: _Clues, at: datetime | None) -> Decider | None:
     beside = clues.leases.get(names.BESIDE_LEASE)
     if beside is not None and _is_live(beside, at):
         holder = _holder(beside, clues)
-        told = DovetailMode.RUN if holder is None else holder.mode
-        mode = _MODES[clues.held or BesideMode.GUARD] if told is DovetailMode.RUN else told
+        holder_mode = DovetailMode.RUN if holder is None else holder.mode
+        mode = _MODES[clues.held or BesideMode.GUARD] if holder_mode is DovetailMode.RUN else holder_mode
         return _dovetail(f"it holds the Lease {_shown(beside)}", mode)
     lease = clues.leases.get(names.LEADER_ELECTION_LEASE)
     if lease is None or not _is_live(lease, at):
@@ -183,19 +183,19 @@ def _is_live(lease: objects.Lease, at: datetime | None) -> bool:
 def _holder(lease: objects.Lease, clues: _Clues) -> _ControllerPod | None:
     """Both programs call themselves by the name of their pod, `_` and a random text."""
     pod = (lease.spec.holder_identity or "").rpartition("_")[0]
-    return next((each for each in clues.controllers if each.metadata.name == pod), None)
+    return next((controller for controller in clues.controllers if controller.metadata.name == pod), None)
 
 
 def _shown(lease: objects.Lease) -> str:
     return f"{lease.metadata.namespace}/{lease.metadata.name}"
 
 
-def _own_marks(found: objects.Node | objects.NodeClaim) -> Iterator[bool]:
+def _own_marks(member: objects.Node | objects.NodeClaim) -> Iterator[bool]:
     """What only Dovetail as the controller of a cluster writes."""
-    yield names.DISRUPTION_COMMAND in found.metadata.annotations
-    yield any(each.type == names.ConditionType.DISRUPTION_STATE for each in found.status.conditions)
-    if isinstance(found, objects.Node):
-        yield any(taint.key == names.CANDIDATE_TAINT for taint in found.spec.taints)
+    yield names.DISRUPTION_COMMAND in member.metadata.annotations
+    yield any(condition.type == names.ConditionType.DISRUPTION_STATE for condition in member.status.conditions)
+    if isinstance(member, objects.Node):
+        yield any(taint.key == names.CANDIDATE_TAINT for taint in member.spec.taints)
 
 
 def _is_own_crd(document: Document) -> bool:

@@ -166,7 +166,7 @@ def plan_view(
 
 
 def _command(board: DisruptionBoard, command: Command, confirmed: float | None) -> CommandView:
-    names = {pod.uid: str(pod) for each in command.candidates for pod in each.pods}
+    names = {pod.uid: str(pod) for candidate in command.candidates for pod in candidate.pods}
     return CommandView(
         id=command.id,
         reason=command.reason.value,
@@ -174,23 +174,23 @@ def _command(board: DisruptionBoard, command: Command, confirmed: float | None) 
         decision=command.decision,
         nodes=tuple(
             GoingView(
-                name=each.node,
-                node_claim=each.claim,
-                nodepool=each.pool,
-                instance_type=each.type,
-                zone=each.zone,
-                capacity_type=each.capacity_type,
-                price_per_hour=_dollars(each.price),
-                pods=len(each.pods),
+                name=candidate.node,
+                node_claim=candidate.claim,
+                nodepool=candidate.pool,
+                instance_type=candidate.type,
+                zone=candidate.zone,
+                capacity_type=candidate.capacity_type,
+                price_per_hour=_dollars(candidate.price),
+                pods=len(candidate.pods),
             )
-            for each in command.candidates
+            for candidate in command.candidates
         ),
         replacements=tuple(new_node(board.world.types, claim, names) for claim in command.replacements),
         savings_per_hour=_dollars(command.savings),
         pods=tuple(
-            MoveView(pod=str(pod), source=each.node, to=command.landing.get(pod.uid))
-            for each in command.candidates
-            for pod in each.pods
+            MoveView(pod=str(pod), source=candidate.node, to=command.landing.get(pod.uid))
+            for candidate in command.candidates
+            for pod in candidate.pods
         ),
         budgets=tuple(
             UseView(nodepool=pool, limit=used.limit, allowed=used.allowed, takes=used.takes)
@@ -227,15 +227,15 @@ def node_outcomes(
 ) -> Iterable[NodeOutcomeView]:
     """What happens to each of the nodes of `pools`."""
     going = {node: command for command in decision.commands for node in command.nodes}
-    kept: dict[str, list[BlockedNode]] = defaultdict(list)
-    for each in left:
-        kept[each.node].append(each)
+    blocked_by_node: dict[str, list[BlockedNode]] = defaultdict(list)
+    for blocked in left:
+        blocked_by_node[blocked.node].append(blocked)
     wanted: dict[str, list[Reason]] = defaultdict(list)
     for reason, candidates in board.candidates.items():
         for candidate in candidates:
             wanted[candidate.node].append(reason)
     for name, pool in sorted(pools.items()):
-        reasons = [*wanted[name], *(each.verdict.reason for each in kept[name])]
+        reasons = [*wanted[name], *(blocked.verdict.reason for blocked in blocked_by_node[name])]
         if name in going:
             fate, why = NodeOutcome.GOES, [f"{going[name].reason.value}: in command {going[name].id}"]
         elif name in answers:
@@ -245,7 +245,7 @@ def node_outcomes(
         else:
             fate, why = (
                 NodeOutcome.STAYS,
-                [*map(str, filter(None, [decision.refused.get(name)])), *_blockers(kept[name])],
+                [*map(str, filter(None, [decision.refused.get(name)])), *_blockers(blocked_by_node[name])],
             )
         yield NodeOutcomeView(
             name=name,
@@ -256,11 +256,11 @@ def node_outcomes(
         )
 
 
-def _blockers(kept: Iterable[BlockedNode]) -> Iterable[str]:
+def _blockers(blocked_nodes: Iterable[BlockedNode]) -> Iterable[str]:
     """Each rule once, with all reasons that it blocks."""
     reasons: dict[str, list[str]] = defaultdict(list)
-    for each in kept:
-        reasons[str(each.blocker)].append(each.verdict.reason.value)
+    for blocked in blocked_nodes:
+        reasons[str(blocked.blocker)].append(blocked.verdict.reason.value)
     return (f"{', '.join(named)}: {blocker}" for blocker, named in reasons.items())
 
 

@@ -90,10 +90,12 @@ def _history(member: ClusterNode, decisions: Sequence[DecisionView]) -> tuple[Hi
     """Decisions of the controller, and what the objects record."""
     steps = [
         HistoryEntry(
-            each.at, Sentence("rejected: ", each.rejected) if each.rejected else Sentence("decided"), each.text
+            decision.at,
+            Sentence("rejected: ", decision.rejected) if decision.rejected else Sentence("decided"),
+            decision.text,
         )
-        for each in decisions
-        if member.name in each.nodes
+        for decision in decisions
+        if member.name in decision.nodes
     ]
     for part in (member.claim, member.node):
         if part is not None and part.created_at is not None:
@@ -115,8 +117,8 @@ def _redacted_details(details: NodeDetails, may_see: MaySee) -> NodeDetails:
     )
     seen = tuple(pod for pod in details.pods if may_see(pod.namespace))
     forced = tuple(
-        each if each.pod.is_seen_by(may_see) else msgspec.structs.replace(each, pod=A_POD)
-        for each in node.forced_deletions
+        deletion if deletion.pod.is_seen_by(may_see) else msgspec.structs.replace(deletion, pod=A_POD)
+        for deletion in node.forced_deletions
     )
     answer = node.answer
     if answer is not UNSET:
@@ -136,8 +138,10 @@ def _redacted_details(details: NodeDetails, may_see: MaySee) -> NodeDetails:
 def redacted_decisions(decisions: Iterable[DecisionView], may_see: MaySee) -> tuple[DecisionView, ...]:
     """Without names of hidden pods in the reasons for rejection (R49)."""
     return tuple(
-        msgspec.structs.replace(each, rejected=each.rejected.redacted(may_see)) if each.rejected else each
-        for each in decisions
+        msgspec.structs.replace(decision, rejected=decision.rejected.redacted(may_see))
+        if decision.rejected
+        else decision
+        for decision in decisions
     )
 
 

@@ -70,18 +70,20 @@ class BoardMaker:
         """The board up to the end. Rows can be kept if the assessment was made with the last one as `before`."""
         at, snapshot = assessment.at, assessment.snapshot
         rows = self._make_rows(assessment, end)
-        points = ((pool, type_, max(instant, at), name) for made in rows for pool, type_, instant, name in made.crowd)
+        points = (
+            (pool, type_, max(instant, at), name) for cached in rows for pool, type_, instant, name in cached.crowd
+        )
         crowds = herds(points, Counter(member.pool for member in snapshot.nodes))
-        found = (*problems, *snapshot.problems, *found_problems(assessment, snapshot.pods, assessment.nodes))
+        all_problems = (*problems, *snapshot.problems, *found_problems(assessment, snapshot.pods, assessment.nodes))
         return Board(
             at=floor(at.timestamp()),
             end=seconds_of(end),
             decider=snapshot.settings.decider,
             assumption=ASSUMPTION,
-            rows=tuple(made.row for made in rows),
+            rows=tuple(cached.row for cached in rows),
             pools=self._make_strips(assessment, end),
             herds=tuple(map(make_herd, crowds)),
-            problems=found[:PROBLEMS_SHOWN],
+            problems=all_problems[:PROBLEMS_SHOWN],
             decisions=tuple(decisions),
             savings=savings,
         )
@@ -94,25 +96,25 @@ class BoardMaker:
         }
         parts: list[tuple[NodeAssessment, _CachedRow | None, Drain | None, datetime | None]] = []
         for node in assessment.nodes:
-            made = self._rows.get(identity(node.member))
+            cached = self._rows.get(identity(node.member))
             if (
-                made is not None
-                and made.node is node
-                and made.budgets == budgets.get(node.member.pool, ())
-                and made.replacements == assessment.replacements(node)
-                and assessment.at < made.until
+                cached is not None
+                and cached.node is node
+                and cached.budgets == budgets.get(node.member.pool, ())
+                and cached.replacements == assessment.replacements(node)
+                and assessment.at < cached.until
             ):
-                parts.append((node, made, None, made.first and max(made.first, assessment.at)))
+                parts.append((node, cached, None, cached.first and max(cached.first, assessment.at)))
             else:
                 drained = future.begun(node)
                 parts.append((node, None, drained, first_of(assessment, node, drained)))
         moves = Moves(assessment, filter(None, (first for *_, first in parts)))
         rows = []
-        for node, kept, drained, first in parts:
-            made = kept
-            if made is None or (made.moves, made.end) != (moves.said, end):
+        for node, cached, drained, first in parts:
+            row = cached
+            if row is None or (row.moves, row.end) != (moves.said, end):
                 forecast = node_forecast(node, future, moves, drained)
-                made = _CachedRow(
+                row = _CachedRow(
                     node=node,
                     budgets=budgets.get(node.member.pool, ()),
                     replacements=assessment.replacements(node),
@@ -123,17 +125,17 @@ class BoardMaker:
                     row=make_row(forecast, node, future),
                     crowd=crowd_points(forecast),
                 )
-            rows.append(made)
-        self._rows = {identity(made.node.member): made for made in rows}
+            rows.append(row)
+        self._rows = {identity(row.node.member): row for row in rows}
         return rows
 
     def _make_strips(self, assessment: Assessment, end: datetime) -> tuple[PoolRow, ...]:
         before, self._strips = self._strips, {}
         for name, pool in assessment.pools.items():
-            known = before.get(name)
-            if known is None or known[0] is not pool or known[1] != end:
-                known = pool, end, make_strip(pool_forecast(pool, assessment.at, end))
-            self._strips[name] = known
+            cached = before.get(name)
+            if cached is None or cached[0] is not pool or cached[1] != end:
+                cached = pool, end, make_strip(pool_forecast(pool, assessment.at, end))
+            self._strips[name] = cached
         return tuple(strip for _, _, strip in self._strips.values())
 
 

@@ -162,11 +162,13 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
     """The row of a node, from its forecast."""
     at, member = future.at, assessed.member
     causes, spans = _spans(node, assessed, future)
-    now = [(each.reason, span) for each in node.reasons for span in each.spans if span.start <= at < span.end]
+    now = [
+        (forecast.reason, span) for forecast in node.reasons for span in forecast.spans if span.start <= at < span.end
+    ]
     wanted = {reason: span.allowed for reason, span in now if span.wanted}
-    events = [each for each in node.events if each.type not in _TOLD_BY_SPANS]
-    told = answer(future.assessment, assessed, list(future.assessment.reasons(assessed).values()))
-    waits = told.standing == NodeStanding.WAITING and node.state not in IN_DISRUPTION
+    events = [event for event in node.events if event.type not in _TOLD_BY_SPANS]
+    node_answer = answer(future.assessment, assessed, list(future.assessment.reasons(assessed).values()))
+    waits = node_answer.standing == NodeStanding.WAITING and node.state not in IN_DISRUPTION
     return NodeRow(
         key=str(member.object),
         name=node.name,
@@ -185,14 +187,16 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
         graceful=_maybe(node.gracefully_expires_at),
         deadline=_maybe(node.deadline),
         wanted=tuple(wanted),
-        stuck=(told.reason or _what(node), _maybe(told.since)) if told.standing == NodeStanding.STUCK else None,
-        waiting=(told.reason or "", _maybe(told.since), _maybe(told.until)) if waits else None,
-        rule=told.rule,
+        stuck=(node_answer.reason or _what(node), _maybe(node_answer.since))
+        if node_answer.standing == NodeStanding.STUCK
+        else None,
+        waiting=(node_answer.reason or "", _maybe(node_answer.since), _maybe(node_answer.until)) if waits else None,
+        rule=node_answer.rule,
         causes=tuple(causes),
         spans=tuple(spans),
         events=tuple(
-            (0 if each.at <= at else seconds_of(each.at), each.type, each.object, each.certainty == "exact")
-            for each in events
+            (0 if event.at <= at else seconds_of(event.at), event.type, event.object, event.certainty == "exact")
+            for event in events
         ),
     )
 
@@ -216,11 +220,11 @@ def _spans(
         ]
         if span.kind in {ahead.SpanKind.BLOCKED, ahead.SpanKind.DRAINING}:
             held += _blockers_during(span, assessed, future, node.deadline)
-        held.sort(key=lambda each: each[2], reverse=True)  # the longest blocker comes first
+        held.sort(key=lambda blocked: blocked[2], reverse=True)  # the longest blocker comes first
         edges = {span.start, *(start for _, start, _ in held), *(end for _, _, end in held)}
         for edge in sorted(edge for edge in edges if span.start <= edge < span.end):
-            found = {causes.setdefault(cause, len(causes)) for cause, start, end in held if start <= edge < end}
-            entry: RowSpan = (0 if edge <= future.at else seconds_of(edge), _KINDS[span.kind], *sorted(found))
+            indices = {causes.setdefault(cause, len(causes)) for cause, start, end in held if start <= edge < end}
+            entry: RowSpan = (0 if edge <= future.at else seconds_of(edge), _KINDS[span.kind], *sorted(indices))
             if not spans or spans[-1][1:] != entry[1:]:
                 spans.append(entry)
     return causes, spans

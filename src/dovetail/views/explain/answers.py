@@ -42,8 +42,8 @@ def answer(assessment: Assessment, node: NodeAssessment, judged: Sequence[Reason
         return _replaced(node, judged)
     if node.state in IN_DISRUPTION:
         return _draining(assessment, node)
-    wanted = sorted((one for one in judged if one.wanted), key=lambda one: one.reason not in MARKED)
-    free = next((one for one in wanted if one.allowed), None)
+    wanted = sorted((verdict for verdict in judged if verdict.wanted), key=lambda verdict: verdict.reason not in MARKED)
+    free = next((verdict for verdict in wanted if verdict.allowed), None)
     if free is not None:
         return _free(assessment, node, free)
     if wanted:
@@ -56,44 +56,62 @@ def answer(assessment: Assessment, node: NodeAssessment, judged: Sequence[Reason
 # -- nodes that have a reason ------------------------------------------------------------------------------------------
 
 
-def _free(assessment: Assessment, node: NodeAssessment, one: ReasonVerdict) -> AnswerView:
-    replacement = next((each for each in one.verdicts if each.rule is Rule.REPLACEMENT), None)
-    cause: list[str | Redactable] = [f"may be disrupted now for {one.reason.value}"]
+def _free(assessment: Assessment, node: NodeAssessment, reason_verdict: ReasonVerdict) -> AnswerView:
+    replacement = next((verdict for verdict in reason_verdict.verdicts if verdict.rule is Rule.REPLACEMENT), None)
+    cause: list[str | Redactable] = [f"may be disrupted now for {reason_verdict.reason.value}"]
     if replacement is not None:
         cause.append(f": {replacement.message}")
-    waiting = assessment.in_turn(node.member.pool, one.reason)
+    waiting = assessment.in_turn(node.member.pool, reason_verdict.reason)
     pool = assessment.pool(node)
-    left = None if pool is None else pool.allowances[one.reason].allowed
-    if left is not None and waiting > left and not _is_forced(one):
+    left = None if pool is None else pool.allowances[reason_verdict.reason].allowed
+    if left is not None and waiting > left and not _is_forced(reason_verdict):
         places = "1 place" if left == 1 else f"{left} places"
         cause.append(f"; it waits for its turn: {waiting} nodes of NodePool {node.member.pool}, {places} in its budget")
-    if pool is not None and pool.budgets and pool.allowances[one.reason].binding is None and not _is_forced(one):
+    if (
+        pool is not None
+        and pool.budgets
+        and pool.allowances[reason_verdict.reason].binding is None
+        and not _is_forced(reason_verdict)
+    ):
         cause.append(f"; no budget of NodePool {node.member.pool} limits that now")
-    return AnswerView(NodeStanding.FREE, one.reason, Sentence(*cause), _since(node, one.reason), one.until)
+    return AnswerView(
+        NodeStanding.FREE,
+        reason_verdict.reason,
+        Sentence(*cause),
+        _since(node, reason_verdict.reason),
+        reason_verdict.until,
+    )
 
 
-def _is_forced(one: ReasonVerdict) -> bool:
-    return one.reason is Reason.EXPIRED and all(each.allowed for each in one.verdicts if each.rule is Rule.BUDGET)
+def _is_forced(reason_verdict: ReasonVerdict) -> bool:
+    return reason_verdict.reason is Reason.EXPIRED and all(
+        verdict.allowed for verdict in reason_verdict.verdicts if verdict.rule is Rule.BUDGET
+    )
 
 
-def _blocked(assessment: Assessment, node: NodeAssessment, one: ReasonVerdict) -> AnswerView:
+def _blocked(assessment: Assessment, node: NodeAssessment, reason_verdict: ReasonVerdict) -> AnswerView:
     """The blocker that lasts longest: one that somebody has to end, else the one that ends last."""
-    blockers = [each for verdict in one.verdicts if not verdict.allowed for each in (verdict.blockers or (verdict,))]
+    blockers = [
+        blocker
+        for verdict in reason_verdict.verdicts
+        if not verdict.allowed
+        for blocker in (verdict.blockers or (verdict,))
+    ]
     cause = max(blockers, key=_lasts)
-    more = len({each.object for each in blockers}) - 1
+    more = len({blocker.object for blocker in blockers}) - 1
     others = f"; and {more} other blocker{'s' if more > 1 else ''}" if more else ""
     pool = assessment.pool(node)
     spent = pool is not None and cause.rule is Rule.BUDGET and cause.transient and cause.until is None
-    used = _uses(pool, one.reason, assessment.at) if spent and pool is not None else ""
-    free_at = one.when.first(assessment.at)
+    used = _uses(pool, reason_verdict.reason, assessment.at) if spent and pool is not None else ""
+    free_at = reason_verdict.when.first(assessment.at)
     if free_at is not None and free_at == node.expires_at:
         others += "; then expireAfter removes it by force"
     standing = NodeStanding.WAITING if free_at is not None or not _needs_somebody(cause) else NodeStanding.STUCK
     return AnswerView(
         standing,
-        one.reason,
+        reason_verdict.reason,
         Sentence(_about(cause), used, others),
-        _since(node, one.reason),
+        _since(node, reason_verdict.reason),
         free_at,
         Sentence(next_step(cause, node)),
         cause.rule,
@@ -103,7 +121,7 @@ def _blocked(assessment: Assessment, node: NodeAssessment, one: ReasonVerdict) -
 def _uses(pool: PoolAssessment, reason: Reason, now: datetime) -> str:
     """The nodes that use its budget up, and when one of them is gone at the latest."""
     users = pool.counts.consumers
-    named = ", ".join(f"{each.node} ({consumer_state(each)})" for each in users[:_MOST_USERS])
+    named = ", ".join(f"{user.node} ({consumer_state(user)})" for user in users[:_MOST_USERS])
     more = f" and {len(users) - _MOST_USERS} more" if len(users) > _MOST_USERS else ""
     latest = _place_free_at(pool, reason, now)
     return f": {named}{more}" + ("" if latest is None else f"; a place is free at the latest {format_time(latest)}")
@@ -112,8 +130,8 @@ def _uses(pool: PoolAssessment, reason: Reason, now: datetime) -> str:
 def _place_free_at(pool: PoolAssessment, reason: Reason, now: datetime) -> datetime | None:
     """The first instant at which forced ends of drains leave a place, whatever happens before."""
     users, opens_at = pool.counts.consumers, pool.allowances[reason].opens_at
-    for at in sorted({each.until for each in users if each.until is not None} | {opens_at or now}):
-        left = sum(each.until is None or each.until > at for each in users)
+    for at in sorted({user.until for user in users if user.until is not None} | {opens_at or now}):
+        left = sum(user.until is None or user.until > at for user in users)
         if at > now and pool.allowance_at(reason, at).limit > left:
             return at
     return None
@@ -155,16 +173,18 @@ def _steady(member: ClusterNode, judged: Iterable[ReasonVerdict]) -> AnswerView:
     blocker = _longest(judged, Reason.DRIFTED)
     if blocker is not None:
         cause += ["; if it had one: ", _about(blocker)]
-    elif (kept := _longest(judged, consolidation_reason(member))) is not None:
-        cause += ["; it is not consolidated: ", _about(kept)]
+    elif (consolidation_blocker := _longest(judged, consolidation_reason(member))) is not None:
+        cause += ["; it is not consolidated: ", _about(consolidation_blocker)]
     return AnswerView(NodeStanding.STEADY, None, Sentence(*cause), None, None if blocker is None else blocker.until)
 
 
 def _longest(judged: Iterable[ReasonVerdict], reason: Reason) -> Verdict | None:
     """What would block the reason longest, budgets aside."""
-    verdicts = [each for one in judged if one.reason is reason for each in one.verdicts]
-    blocked = [each for each in verdicts if not each.allowed and each.rule is not Rule.BUDGET]
-    blockers = [blocker for each in blocked[:1] for blocker in (each.blockers or (each,))]
+    verdicts = [
+        verdict for reason_verdict in judged if reason_verdict.reason is reason for verdict in reason_verdict.verdicts
+    ]
+    blocked = [verdict for verdict in verdicts if not verdict.allowed and verdict.rule is not Rule.BUDGET]
+    blockers = [blocker for verdict in blocked[:1] for blocker in (verdict.blockers or (verdict,))]
     return max(blockers, key=_lasts, default=None)
 
 
@@ -193,8 +213,10 @@ def _replaced(node: NodeAssessment, judged: Sequence[ReasonVerdict]) -> AnswerVi
     assert claim is not None
     condition = claim.conditions.get(ConditionType.DISRUPTION_REASON)
     reason = "" if condition is None else condition.reason
-    found = (each for one in judged for each in one.verdicts if each.rule is Rule.REPLACEMENT)
-    awaited = next((each for each in found if not each.allowed), None)
+    replacements = (
+        verdict for reason_verdict in judged for verdict in reason_verdict.verdicts if verdict.rule is Rule.REPLACEMENT
+    )
+    awaited = next((verdict for verdict in replacements if not verdict.allowed), None)
     cause, step = "goes as soon as its command is carried on", ""
     if awaited is not None:
         cause = awaited.message

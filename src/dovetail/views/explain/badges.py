@@ -113,14 +113,14 @@ def hanging(member: ClusterNode, at: datetime) -> Badge | None:
 
 def _held_by(member: ClusterNode) -> str:
     parts = (member.node, member.claim)
-    holders = [(part.object.kind, each) for part in parts if part is not None for each in part.finalizers]
-    foreign = [(kind, each) for kind, each in holders if each != TERMINATION_FINALIZER]
+    holders = [(part.object.kind, finalizer) for part in parts if part is not None for finalizer in part.finalizers]
+    foreign = [(kind, finalizer) for kind, finalizer in holders if finalizer != TERMINATION_FINALIZER]
     left = "its Node is gone" if member.node is None else "it has no pods left to drain"
     waits = _unfinished(member.claim)
     if foreign:
-        return f"{left}; {', '.join(f'finalizer {each} keeps the {kind}' for kind, each in foreign)}{waits}"
-    kept = " and ".join(dict.fromkeys(kind for kind, _ in holders)) or member.object.kind
-    return f"{left}; finalizer {TERMINATION_FINALIZER}, which its own controller removes, keeps the {kept}{waits}"
+        return f"{left}; {', '.join(f'finalizer {finalizer} keeps the {kind}' for kind, finalizer in foreign)}{waits}"
+    kinds = " and ".join(dict.fromkeys(kind for kind, _ in holders)) or member.object.kind
+    return f"{left}; finalizer {TERMINATION_FINALIZER}, which its own controller removes, keeps the {kinds}{waits}"
 
 
 def _unfinished(claim: ClaimRecord | None) -> str:

@@ -71,12 +71,12 @@ class _UnlikelyProtections:
 
     def of(self, pod: PodRecord) -> Iterator[Finding]:
         key = (id(pod.annotations), pod.grace_seconds)
-        _, found = self._known.get(key, (None, None))
-        if found is None:
+        _, findings = self._known.get(key, (None, None))
+        if findings is None:
             template = Template("metadata", pod.annotations, {})
-            found = list(_warnings(protection_findings(_subject(pod.object), template, pod.grace_seconds, self._at)))
-            self._known[key] = (pod.annotations, found)
-        for finding in found:
+            findings = list(_warnings(protection_findings(_subject(pod.object), template, pod.grace_seconds, self._at)))
+            self._known[key] = (pod.annotations, findings)
+        for finding in findings:
             yield msgspec.structs.replace(finding, object=pod.object)
 
 

@@ -232,9 +232,10 @@ def _blocks(pod: PodRecord, assessment: Assessment) -> tuple[str, ...]:
     if node.state in IN_DISRUPTION:
         return ("drain",) if is_drainable(pod) else ()
     return tuple(
-        one.reason
-        for one in assessment.reasons(node).values()
-        if one.wanted and any(each.rule is Rule.PODS and not each.allowed for each in one.verdicts)
+        reason_verdict.reason
+        for reason_verdict in assessment.reasons(node).values()
+        if reason_verdict.wanted
+        and any(verdict.rule is Rule.PODS and not verdict.allowed for verdict in reason_verdict.verdicts)
     )
 
 
@@ -267,8 +268,14 @@ def _node_view(assessment: Assessment, node: NodeAssessment, end: datetime | Non
         pods=len(member.pods),
         reasons=tuple(
             [
-                ReasonView(one.reason, one.wanted, one.allowed, one.until, _verdict_views(one.verdicts, views))
-                for one in judged
+                ReasonView(
+                    verdict.reason,
+                    verdict.wanted,
+                    verdict.allowed,
+                    verdict.until,
+                    _verdict_views(verdict.verdicts, views),
+                )
+                for verdict in judged
             ]
         ),
         free_at=node.free.first(at),
@@ -292,7 +299,7 @@ def _node_view(assessment: Assessment, node: NodeAssessment, end: datetime | Non
 
 def _verdict_views(verdicts: Sequence[Verdict], views: dict[int, VerdictView]) -> tuple[VerdictView, ...]:
     """Reasons share verdicts, so each is converted once. The verdicts must live as long as `views`."""
-    found = []
+    converted = []
     for verdict in verdicts:
         view = views.get(id(verdict))
         if view is None:
@@ -300,8 +307,8 @@ def _verdict_views(verdicts: Sequence[Verdict], views: dict[int, VerdictView]) -
             named, until = verdict.object, verdict.until
             view = VerdictView(verdict.rule, verdict.allowed, until, named, verdict.message, blockers, verdict.remark)
             views[id(verdict)] = view
-        found.append(view)
-    return tuple(found)
+        converted.append(view)
+    return tuple(converted)
 
 
 def _node_changes(
@@ -311,22 +318,22 @@ def _node_changes(
     expirations = (node.expires_at, node.gracefully_expires_at)
     expiring = [expires for expires in expirations if expires is not None and at < expires <= end]
     changes = []
-    for one in judged:
-        before = (one.wanted, one.allowed)
-        for turn in sorted({*turns(one.when, at, end), *expiring}):
-            now = (is_wanted(node.member, node.record, one.reason, turn), one.when.contains(turn))
+    for verdict in judged:
+        before = (verdict.wanted, verdict.allowed)
+        for turn in sorted({*turns(verdict.when, at, end), *expiring}):
+            now = (is_wanted(node.member, node.record, verdict.reason, turn), verdict.when.contains(turn))
             if now != before:
-                changes.append(ReasonChangeView(turn, one.reason, *now))
+                changes.append(ReasonChangeView(turn, verdict.reason, *now))
             before = now
     return tuple(sorted(changes, key=lambda change: change.at))
 
 
 def _forced_deletions(pods: Sequence[PodRecord], deadline: datetime, at: datetime) -> tuple[DeletionView, ...]:
     drained = [pod for pod in pods if not (pod.tolerates_disrupted or pod.owner & Owner.NODE)]
-    found = [forced_deletion(pod, deadline, at) for pod in drained]
+    deletions = [forced_deletion(pod, deadline, at) for pod in drained]
     return tuple(
         DeletionView(pod=deletion.pod.object, at=deletion.at, grace_seconds=deletion.grace_seconds)
-        for deletion in sorted(filter(None, found), key=lambda deletion: (deletion.at, deletion.pod.object.path))
+        for deletion in sorted(filter(None, deletions), key=lambda deletion: (deletion.at, deletion.pod.object.path))
     )
 
 

@@ -33,7 +33,7 @@ class WorkloadView(View, frozen=True):
 
 def workloads_in(documents: Iterable[Document]) -> Iterator[WorkloadView]:
     """The workloads in the input, and those that pods in the input name as their owners."""
-    known: dict[_ObjectKey, Workload] = {}
+    workloads: dict[_ObjectKey, Workload] = {}
     pods: list[ApiObject] = []
     for document in documents:
         with suppress(InputError):  # reading the cluster reports it
@@ -41,25 +41,25 @@ def workloads_in(documents: Iterable[Document]) -> Iterator[WorkloadView]:
                 pods.append(decode(document, ApiObject))
             elif document.kind in WORKLOAD_KINDS:
                 workload = decode(document, Workload)
-                known[document.kind, _namespace(workload), workload.metadata.name] = workload
+                workloads[document.kind, _namespace(workload), workload.metadata.name] = workload
     owned: dict[_ObjectKey, list[str]] = defaultdict(list)
     for pod in pods:
-        for key in _owners(pod, known):
+        for key in _owners(pod, workloads):
             owned[key].append(pod.metadata.name)
-    for key in sorted(known.keys() | owned.keys()):
+    for key in sorted(workloads.keys() | owned.keys()):
         replicas = None
-        if key in known and key[0] in _SCALED:
-            given = known[key].spec.replicas
+        if key in workloads and key[0] in _SCALED:
+            given = workloads[key].spec.replicas
             replicas = 1 if given is None else given  # the default of the API
-        yield WorkloadView(*key, key in known, replicas, tuple(sorted(owned[key])))
+        yield WorkloadView(*key, key in workloads, replicas, tuple(sorted(owned[key])))
 
 
-def _owners(pod: ApiObject, known: dict[_ObjectKey, Workload]) -> Iterator[_ObjectKey]:
+def _owners(pod: ApiObject, workloads: dict[_ObjectKey, Workload]) -> Iterator[_ObjectKey]:
     """The controller of the pod, and the Deployment of a ReplicaSet."""
     namespace = _namespace(pod)
     for kind, name in _controllers(pod):
         yield kind, namespace, name
-        replica_set = known.get((kind, namespace, name)) if kind == "ReplicaSet" else None
+        replica_set = workloads.get((kind, namespace, name)) if kind == "ReplicaSet" else None
         if replica_set is not None:
             yield from ((above, namespace, named) for above, named in _controllers(replica_set))
         elif kind == "ReplicaSet" and (hash_ := pod.metadata.labels.get(_HASH)) and name.endswith(f"-{hash_}"):

@@ -123,15 +123,15 @@ def _node_counts(budgets: Sequence[BudgetRule], possible: Sequence[int]) -> list
     They differ only where a budget without reasons allows less than a budget with reasons, capped at the node count.
     Equal orders have equal answers, and each answer is a search over years.
     """
-    kept: dict[tuple[int, ...], int] = {}
+    by_order: dict[tuple[int, ...], int] = {}
     for nodes in possible:
         limits = [min(budget.limit(nodes), nodes) for budget in budgets]
         named = [limit for budget, limit in zip(budgets, limits, strict=True) if budget.reasons]
         default = [limit for budget, limit in zip(budgets, limits, strict=True) if not budget.reasons]
         if named and default and min(default) < max(named):
             order = sorted(set(limits))
-            kept.setdefault(tuple(order.index(limit) for limit in limits), nodes)
-    return list(kept.values())
+            by_order.setdefault(tuple(order.index(limit) for limit in limits), nodes)
+    return list(by_order.values())
 
 
 # -- windows ----------------------------------------------------------------------------------------------------------

@@ -19,24 +19,24 @@ _RANKS: Final = {
 
 def joined(findings: Iterable[Finding]) -> list[Finding]:
     """The findings in their order, without those of objects whose workload, or a pod like them, has the same."""
-    found = list(findings)
+    listed = list(findings)
     alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
-    for place, finding in enumerate(found):
+    for place, finding in enumerate(listed):
         if finding.object.kind in _RANKS:
             alike[_cause(finding)].append(place)
-    made: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    others: defaultdict[int, Counter[str]] = defaultdict(Counter)
     left_out: set[int] = set()
     for places in alike.values():
         heads: dict[tuple[str, str], int] = {}
-        for place in sorted(places, key=lambda place: _RANKS[found[place].object.kind]):
-            object_ = found[place].object
+        for place in sorted(places, key=lambda place: _RANKS[listed[place].object.kind]):
+            object_ = listed[place].object
             head = next((heads[stem] for stem in _stems(object_) if stem in heads), None)
             if head is None:
                 heads[_stem(object_)] = place
             else:
-                made[head][object_.kind] += 1
+                others[head][object_.kind] += 1
                 left_out.add(place)
-    return [_with_count(finding, made[place]) for place, finding in enumerate(found) if place not in left_out]
+    return [_with_count(finding, others[place]) for place, finding in enumerate(listed) if place not in left_out]
 
 
 def _cause(finding: Finding) -> tuple[str, ...]:
@@ -66,11 +66,11 @@ def _stems(object_: Ref) -> Iterable[tuple[str, str]]:
         yield _stem(object_)
 
 
-def _with_count(finding: Finding, made: Counter[str]) -> Finding:
-    if not made:
+def _with_count(finding: Finding, others: Counter[str]) -> Finding:
+    if not others:
         return finding
-    number = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in sorted(made.items()))
+    number = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in sorted(others.items()))
     also = f"; the same is true of {number} {'like it' if finding.object.kind == 'Pod' else 'that it has made'}"
     message = finding.message
-    told = Sentence(message, also) if isinstance(message, Sentence) else f"{message}{also}"
-    return msgspec.structs.replace(finding, message=told)
+    counted = Sentence(message, also) if isinstance(message, Sentence) else f"{message}{also}"
+    return msgspec.structs.replace(finding, message=counted)

@@ -98,9 +98,9 @@ def _faults(subject: Subject, template: Template, settings: RuleSettings) -> lis
 
 def _joined(faults: list[AnnotationFault]) -> str:
     # The last one may say what happens to the pod.
-    kept = faults if len(faults) <= _MAX_FAULTS else [*faults[: _MAX_FAULTS - 1], faults[-1]]
-    more = [f"and {len(faults) - len(kept)} more"] if len(faults) > len(kept) else []
-    return "; ".join([fault.message for fault in kept] + more)
+    shown_faults = faults if len(faults) <= _MAX_FAULTS else [*faults[: _MAX_FAULTS - 1], faults[-1]]
+    more = [f"and {len(faults) - len(shown_faults)} more"] if len(faults) > len(shown_faults) else []
+    return "; ".join([fault.message for fault in shown_faults] + more)
 
 
 def coerced_findings(subject: Subject, document: Document) -> list[Finding]:
@@ -343,9 +343,9 @@ def _free_time(
 
 def _misnamed(subject: Subject, template: Template) -> Iterator[Finding]:
     """Keys that look like ours but that nothing reads."""
-    for found in islice(misnamed_annotations(template.annotations, template.labels), _MAX_KEYS):
-        field = f"{join(template.path, found.holder)}[{shorten(found.key, 320)}]"
-        yield subject.warning(found.rule, field, found.message, found.remedy)
+    for misnamed in islice(misnamed_annotations(template.annotations, template.labels), _MAX_KEYS):
+        field = f"{join(template.path, misnamed.holder)}[{shorten(misnamed.key, 320)}]"
+        yield subject.warning(misnamed.rule, field, misnamed.message, misnamed.remedy)
 
 
 def misplaced_findings(

@@ -144,20 +144,20 @@ class _Linter:
         if wanted is None:
             self._read_other(subject, document, group)
             return
-        found = self._found[subject] = list(self._identity(subject, document, group))
+        findings = self._found[subject] = list(self._identity(subject, document, group))
         if version != wanted:
-            found.append(_wrong_version(subject, document, f"{group}/{wanted}".lstrip("/")))
+            findings.append(_wrong_version(subject, document, f"{group}/{wanted}".lstrip("/")))
         match document.kind:
             case names.NODEPOOL_KIND:
                 self._pools.append((subject, document))  # its nodes may follow
             case names.NODECLAIM_KIND | names.KWOK_NODECLASS_KIND:
-                found += self._resource(subject, document)
+                findings += self._resource(subject, document)
             case "Node":
-                found += self._node(subject, document)
+                findings += self._node(subject, document)
             case "PodDisruptionBudget":
-                found += self._pdb(subject, document)
+                findings += self._pdb(subject, document)
             case _:
-                found += self._pods(subject, document)
+                findings += self._pods(subject, document)
 
     def _read_other(self, subject: Subject, document: Document, group: str) -> None:
         """Read an object of another kind: an autoscaler, the values of a chart, or one to be counted."""
@@ -236,20 +236,20 @@ class _Linter:
             source = pod_source(document)
         except InputError as error:
             return [_undecodable(subject, document, error)]
-        found = coerced_findings(subject, document)
+        findings = coerced_findings(subject, document)
         if source.finished:
-            return found  # it protects nothing (R4)
+            return findings  # it protects nothing (R4)
         template = source.template
-        reported = {problem.field for problem in found}
-        found += [
+        reported = {problem.field for problem in findings}
+        findings += [
             problem
             for problem in pod_findings(subject, template, source.grace_seconds, self._at, self._settings)
             if problem.field not in reported or problem.severity is not Severity.ERROR
         ]
         for path, annotations in source.around:
-            found += misplaced_findings(subject, path, annotations, template)
+            findings += misplaced_findings(subject, path, annotations, template)
         self._keep(subject, source, document)
-        return found
+        return findings
 
     def _keep(self, subject: Subject, source: PodSource, document: Document) -> None:
         node_name = source.spec.node_name
@@ -268,23 +268,23 @@ class _Linter:
             self._workloads.append(workload)
 
     def _pdb(self, subject: Subject, document: Document) -> list[Finding]:
-        pdb, found = _decoded(subject, document, objects.PodDisruptionBudget)
+        pdb, findings = _decoded(subject, document, objects.PodDisruptionBudget)
         if pdb is not None:
             self._pdbs.append((subject, pdb_record(pdb)))
-        return found
+        return findings
 
     # -- Nodes, NodeClaims, NodePools ----------------------------------------------------------------------------------
 
     def _node(self, subject: Subject, document: Document) -> list[Finding]:
-        node, found = _decoded(subject, document, objects.Node)
+        node, findings = _decoded(subject, document, objects.Node)
         if node is None:
-            return found
+            return findings
         self._pool_nodes["Node", node.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
         if node.spec.provider_id:
             self._provider_ids[node.metadata.name] = node.spec.provider_id
         annotations = node.metadata.annotations
         return [
-            *found,
+            *findings,
             *node_findings(subject, "metadata", annotations, self._settings),
             *mark_findings(subject, annotations),
         ]
@@ -295,27 +295,28 @@ class _Linter:
             value = plain_value(document)
         except InputError as error:  # a number out of range, or nested too deeply
             return [_undecodable(subject, document, error)]
-        found = resource_findings(subject, value) if isinstance(value, dict) else []
-        refused = any(problem.severity is Severity.ERROR for problem in found)
+        findings = resource_findings(subject, value) if isinstance(value, dict) else []
+        refused = any(problem.severity is Severity.ERROR for problem in findings)
         try:
-            found += self._meaning(subject, to_v1(document))
+            findings += self._meaning(subject, to_v1(document))
         except InputError as error:
             if not refused:  # else the refusal says it better
-                found.append(_undecodable(subject, document, error))
+                findings.append(_undecodable(subject, document, error))
         coerced = coerced_findings(subject, document)
-        found += [problem for problem in coerced if problem.field.startswith("metadata")]  # the schema has the others
-        found = _without_repetition(found)
-        return self._as_one(subject, found) if document.api_version == OLD_VERSION else found
+        # The schema has the others.
+        findings += [problem for problem in coerced if problem.field.startswith("metadata")]
+        findings = _without_repetition(findings)
+        return self._as_one(subject, findings) if document.api_version == OLD_VERSION else findings
 
-    def _as_one(self, subject: Subject, found: list[Finding]) -> list[Finding]:
+    def _as_one(self, subject: Subject, findings: list[Finding]) -> list[Finding]:
         """The fields that a new version moves or renames are one finding: that about the version."""
-        fields = [problem for problem in found if is_change_of_version(problem)]
+        fields = [problem for problem in findings if is_change_of_version(problem)]
         changed = [problem for problem in fields if problem.remedy != f"add {problem.field}"]
         changes = "".join(f"; {problem.field}: {problem.remedy}" for problem in changed)
         for place, problem in enumerate(self._found[subject]):
             if problem.rule == "OldApiVersion":
                 self._found[subject][place] = msgspec.structs.replace(problem, remedy=problem.remedy + changes)
-        return [problem for problem in found if problem not in fields]
+        return [problem for problem in findings if problem not in fields]
 
     def _meaning(self, subject: Subject, document: Document) -> Iterable[Finding]:
         if subject.kind == names.NODEPOOL_KIND:
@@ -360,15 +361,15 @@ class _Linter:
 
     def _join_drains(self) -> None:
         """Most NodePools have no terminationGracePeriod: the first one tells of the others too."""
-        told = [
+        unlimited = [
             (subject, place)
-            for subject, found in self._found.items()
-            for place, problem in enumerate(found)
+            for subject, findings in self._found.items()
+            for place, problem in enumerate(findings)
             if problem.rule == NO_DRAIN_LIMIT
         ]
-        if len(told) < 2:
+        if len(unlimited) < 2:
             return
-        (first, place), *others = told
+        (first, place), *others = unlimited
         others_named = ", ".join(subject.name for subject, _ in others[:_MAX_NAMED])
         more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
         problem = self._found[first][place]
@@ -436,13 +437,15 @@ def _selects_nothing(document: Document) -> bool:
     return isinstance(spec, dict) and spec.get("selector") == {}
 
 
-def _without_repetition(found: list[Finding]) -> list[Finding]:
+def _without_repetition(findings: list[Finding]) -> list[Finding]:
     """Without findings that another one explains better: the budget's own, or the API server's refusal."""
-    budgets = [problem.field for problem in found if problem.rule == names.EventReason.INVALID_BUDGET]
-    refused = [problem.field for problem in found if problem.rule == INVALID]
+    budgets = [problem.field for problem in findings if problem.rule == names.EventReason.INVALID_BUDGET]
+    refused = [problem.field for problem in findings if problem.rule == INVALID]
     better = {INVALID: budgets, UNUSABLE: refused}
     return [
-        problem for problem in found if not any(_within(problem.field, above) for above in better.get(problem.rule, ()))
+        problem
+        for problem in findings
+        if not any(_within(problem.field, above) for above in better.get(problem.rule, ()))
     ]
 
 

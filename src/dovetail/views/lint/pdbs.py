@@ -40,7 +40,7 @@ def pdb_findings(
     """
     around, pods = _PdbSelection(pdbs, workloads), _PdbSelection(pdbs, owned_pods)
     guarded: dict[tuple[str, Subject], Subject] = {}
-    found: list[tuple[Subject, Finding]] = []
+    findings: list[tuple[Subject, Finding]] = []
     for place, (subject, pdb) in enumerate(pdbs):
         selected = _nearest(subject, around.by_pdb[place], unit_of) or pods.by_pdb[place]
         scaled = any(target_of(workload.subject) in scaled_targets for workload in selected)
@@ -55,8 +55,8 @@ def pdb_findings(
                 problems.append(_overlap(subject, other, overlap))
         for workload in selected:
             guarded.setdefault((place_of, workload.subject), subject)
-        found += [(subject, problem) for problem in problems]
-    return found
+        findings += [(subject, problem) for problem in problems]
+    return findings
 
 
 def _nearest(pdb: Subject, selected: Sequence[SelectablePods], unit_of: Callable[[str], str]) -> list[SelectablePods]:
@@ -123,8 +123,8 @@ def _spec(subject: Subject, pdb: PdbRecord) -> Iterator[Finding]:
 
 def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[SelectablePods], *, scaled: bool) -> Iterator[Finding]:
     counts = [workload.replicas for workload in selected]
-    known = [count for count in counts if count is not None]
-    expected = sum(known) if counts and len(known) == len(counts) else None
+    known_counts = [count for count in counts if count is not None]
+    expected = sum(known_counts) if counts and len(known_counts) == len(counts) else None
     why = never_allows(pdb, expected)
     if why is None:
         return

@@ -36,8 +36,10 @@ class PoolNodes(NamedTuple):
         """Whether a pod can run there. Labels that a cloud provider sets may have any value."""
         if untolerated(pod.tolerations, self.taints) is not None:
             return False
-        wanted = [each for alternative in pod.alternatives for each in alternative]
-        provided = names.WELL_KNOWN_LABELS | {each.key for each in wanted if _is_of_provider(each.key)}
+        wanted = [requirement for alternative in pod.alternatives for requirement in alternative]
+        provided = names.WELL_KNOWN_LABELS | {
+            requirement.key for requirement in wanted if _is_of_provider(requirement.key)
+        }
         return any(self.requirements.compatible(alternative, provided) for alternative in pod.alternatives)
 
 

@@ -79,16 +79,18 @@ def resource_findings(subject: Subject, value: Mapping[str, Any]) -> list[Findin
         return []
     # The API server drops what a manifest says of the status.
     stored = defaulted({key: part for key, part in value.items() if key != "status"}, schema)
-    found = [_violation(subject, schema, value, violation) for violation in violations(stored, schema)]
-    refused = {problem.field for problem in found}
+    findings = [_violation(subject, schema, value, violation) for violation in violations(stored, schema)]
+    refused = {problem.field for problem in findings}
     spec = _mapping(stored.get("spec"))
     template = _mapping(_mapping(spec.get("template")).get("spec"))
     claim, path = (spec, "spec") if subject.kind == names.NODECLAIM_KIND else (template, _TEMPLATE)
     if subject.kind == names.NODEPOOL_KIND:
-        found += [*_pool_rules(subject, spec), *_labels(subject, spec)]
+        findings += [*_pool_rules(subject, spec), *_labels(subject, spec)]
     if subject.kind in (names.NODEPOOL_KIND, names.NODECLAIM_KIND):
-        found += [*_requirements(subject, claim, path), *_node_class(subject, claim, path)]
-    return found + [each for each in _long_durations(subject, spec, claim, path) if each.field not in refused]
+        findings += [*_requirements(subject, claim, path), *_node_class(subject, claim, path)]
+    return findings + [
+        problem for problem in _long_durations(subject, spec, claim, path) if problem.field not in refused
+    ]
 
 
 # -- the schema -------------------------------------------------------------------------------------------------------
@@ -132,23 +134,23 @@ def field_remedy(kind: str, value: object, violation: SchemaViolation) -> str:
 
 def _remedy(schema: Schema, value: object, violation: SchemaViolation) -> str:
     field = violation.field
-    wanted, (found, name) = _schema_at(schema, field), _value_at(value, field)
+    wanted, (given, name) = _schema_at(schema, field), _value_at(value, field)
     if violation.message == "is required":
         return f"add {field}"
-    if wanted.get("type") == "string" and isinstance(found, int | float) and not isinstance(found, bool):
+    if wanted.get("type") == "string" and isinstance(given, int | float) and not isinstance(given, bool):
         return "put it in quotes"
-    if wanted.get("type") == "array" and isinstance(found, str):
-        return f"write a list: [{found}]" if len(found) <= 40 else "write a list"
-    if isinstance(found, str) and "enum" in wanted:
-        known = [str(value) for value in wanted["enum"]]
-        near = meant_reason(found) if name == "reasons" else _FORMER_VALUES.get(found) or meant_word(found, known)
-        return f"write {near}" if near else f"write one of {', '.join(known)}"
-    if isinstance(found, str) and name == "duration":
-        return budget_duration_remedy(found)
-    if isinstance(found, str) and name in _DURATIONS:
-        return _duration_remedy(found, never="Never" in wanted.get("pattern", ""))
-    if isinstance(found, str) and wanted.get("type") == "integer" and found.isascii() and found.isdigit():
-        return f"write {found[:20]}, without quotes"
+    if wanted.get("type") == "array" and isinstance(given, str):
+        return f"write a list: [{given}]" if len(given) <= 40 else "write a list"
+    if isinstance(given, str) and "enum" in wanted:
+        allowed = [str(value) for value in wanted["enum"]]
+        near = meant_reason(given) if name == "reasons" else _FORMER_VALUES.get(given) or meant_word(given, allowed)
+        return f"write {near}" if near else f"write one of {', '.join(allowed)}"
+    if isinstance(given, str) and name == "duration":
+        return budget_duration_remedy(given)
+    if isinstance(given, str) and name in _DURATIONS:
+        return _duration_remedy(given, never="Never" in wanted.get("pattern", ""))
+    if isinstance(given, str) and wanted.get("type") == "integer" and given.isascii() and given.isdigit():
+        return f"write {given[:20]}, without quotes"
     example = wanted.get("default")
     return f"write a valid value, such as {example}" if isinstance(example, str) else "correct or remove the field"
 

@@ -170,10 +170,10 @@ class Anonymizer:
 
     def _learn_ordinal(self, meta: dict[str, Any]) -> None:
         """Keep the ordinals of pods of a StatefulSet, which it knows them by."""
-        found = _ORDINAL.fullmatch(meta.get("name", ""))
+        match = _ORDINAL.fullmatch(meta.get("name", ""))
         owners = meta.get("ownerReferences", ())
-        if found and any(owner.get("kind") == "StatefulSet" and owner.get("name") == found[1] for owner in owners):
-            self._texts.setdefault(found[0], self._text(found[1]) + found[2])
+        if match and any(owner.get("kind") == "StatefulSet" and owner.get("name") == match[1] for owner in owners):
+            self._texts.setdefault(match[0], self._text(match[1]) + match[2])
 
     # -- structure -----------------------------------------------------------------------------------------------------
 
@@ -181,25 +181,25 @@ class Anonymizer:
         if isinstance(value, str):
             return self._of_field(field, value) if field in _SPECIAL else self._text(value)
         if isinstance(value, list):
-            return [self._value(field, each) for each in value]
+            return [self._value(field, item) for item in value]
         if not isinstance(value, dict):
             return value  # a number or a boolean
-        if field in _LABELS or (field == "selector" and all(isinstance(each, str) for each in value.values())):
+        if field in _LABELS or (field == "selector" and all(isinstance(part, str) for part in value.values())):
             return {self._key(key): self._text(text) for key, text in value.items()}
         if field == "annotations":
-            kept = {key: self._text(text) for key, text in value.items() if key in _ANNOTATIONS}
+            annotations = {key: self._text(text) for key, text in value.items() if key in _ANNOTATIONS}
             awaited = awaited_replacements(value.get(names.DISRUPTION_COMMAND))
             if awaited is not None:
                 replacements = tuple(map(self._text, awaited.replacements))
                 awaited = msgspec.structs.replace(awaited, replacements=replacements)
-                kept[names.DISRUPTION_COMMAND] = msgspec.json.encode(awaited).decode()
-            return kept
+                annotations[names.DISRUPTION_COMMAND] = msgspec.json.encode(awaited).decode()
+            return annotations
         if field in _AMOUNTS and not isinstance(next(iter(value.values()), None), dict):
-            return {self._key(key): self._amount(each) for key, each in value.items()}
+            return {self._key(key): self._amount(amount) for key, amount in value.items()}
         return self._fields(value)
 
     def _fields(self, value: dict[str, Any]) -> dict[str, Any]:
-        return {field: self._value(field, each) for field, each in value.items()}
+        return {field: self._value(field, part) for field, part in value.items()}
 
     def _of_field(self, field: str, text: str) -> str:
         if field in _KEY_FIELDS:
@@ -214,8 +214,8 @@ class Anonymizer:
                 return f"{cloud[0] if cloud else ''}{self._text(text)}"
             case "apiVersion":
                 group, slash, version = text.rpartition("/")
-                kept = version if _VERSION.fullmatch(version) else self._text(version)
-                return f"{self._domain(group)}{slash}{kept}"
+                shown = version if _VERSION.fullmatch(version) else self._text(version)
+                return f"{self._domain(group)}{slash}{shown}"
             case "group":
                 return self._domain(text)
             case "kind":  # a label of nodes contains the kind of their class in lower case
@@ -229,10 +229,10 @@ class Anonymizer:
     # -- texts ---------------------------------------------------------------------------------------------------------
 
     def _text(self, text: str) -> str:
-        known = self._texts.get(text)
-        if known is None:
-            known = self._texts[text] = self._shown(text)
-        return known
+        replacement = self._texts.get(text)
+        if replacement is None:
+            replacement = self._texts[text] = self._shown(text)
+        return replacement
 
     def _shown(self, text: str) -> str:
         if text in _WORDS or _FORM.fullmatch(text) or _is_schedule(text):
@@ -248,18 +248,18 @@ class Anonymizer:
 
     def _key(self, key: str) -> str:
         """The key of a label, taint, finalizer or resource: `domain/name`."""
-        known = self._keys.get(key)
-        if known is None:
+        replacement = self._keys.get(key)
+        if replacement is None:
             domain, slash, name = key.rpartition("/")
-            known = self._keys[key] = key if key in _KEYS else f"{self._domain(domain)}{slash}{self._text(name)}"
-        return known
+            replacement = self._keys[key] = key if key in _KEYS else f"{self._domain(domain)}{slash}{self._text(name)}"
+        return replacement
 
     def _domain(self, domain: str) -> str:
         if domain in _WHOLE_DOMAINS or domain in _DOMAINS:
             return domain
-        for kept in _DOMAINS:
-            if domain.endswith(f".{kept}"):
-                return f"{self._text(domain.removesuffix(f'.{kept}'))}.{kept}"
+        for suffix in _DOMAINS:
+            if domain.endswith(f".{suffix}"):
+                return f"{self._text(domain.removesuffix(f'.{suffix}'))}.{suffix}"
         return self._text(domain)
 
     def _amount(self, amount: Any) -> Any:

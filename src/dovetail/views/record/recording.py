@@ -39,8 +39,8 @@ def recorded(document: Document) -> dict[str, Any] | None:
     if not decode(document, type_).metadata.name:
         field = f"{document.path}.metadata.name" if document.path else "metadata.name"
         raise InputError(document.file, "is required", document=document.number, line=document.line, field=field)
-    kept = _keeper_of(cast(Hashable, type_))(plain_value(document))
-    return {"apiVersion": document.api_version, "kind": document.kind, **kept}
+    fields = _keeper_of(cast(Hashable, type_))(plain_value(document))
+    return {"apiVersion": document.api_version, "kind": document.kind, **fields}
 
 
 @lru_cache(maxsize=256)
@@ -63,7 +63,7 @@ def _keeper_of(struct: type[Any]) -> Keep:
             {
                 name: kept
                 for name, keep in fields.items()
-                if (each := value.get(name)) is not None and (kept := keep(each)) is not None
+                if (part := value.get(name)) is not None and (kept := keep(part)) is not None
             }
         )
 
@@ -75,7 +75,7 @@ def _keeper(info: inspect.Type) -> Keep:
         case inspect.StructType(cls=struct):
             return _keeper_of(struct)
         case inspect.UnionType(types=types):
-            return next((keep for each in types if (keep := _keeper(each)) is not _same), _same)
+            return next((keep for type_ in types if (keep := _keeper(type_)) is not _same), _same)
         case inspect.CollectionType(item_type=item):
             return _each(_keeper(item))
         case inspect.DictType(value_type=inspect.AnyType() | inspect.CustomType()):
@@ -136,14 +136,14 @@ def is_kept(annotation: str) -> bool:
     """Whether the annotation is Karpenter's, ours, or about scheduling."""
     domain = annotation.partition("/")[0]
     return annotation in ANNOTATIONS or any(
-        domain == kept or domain.endswith(f".{kept}") for kept in ANNOTATION_DOMAINS
+        domain == kept_domain or domain.endswith(f".{kept_domain}") for kept_domain in ANNOTATION_DOMAINS
     )
 
 
 def _pod_spec(spec: dict[str, Any]) -> dict[str, Any]:
     """Keeps volumes that tie a pod to a zone or node; others are Secrets, ConfigMaps and scratch space."""
     if volumes := spec.pop("volumes", None):
-        spec["volumes"] = [each for each in volumes if each.keys() & {"persistentVolumeClaim", "ephemeral"}]
+        spec["volumes"] = [volume for volume in volumes if volume.keys() & {"persistentVolumeClaim", "ephemeral"}]
     return spec
 
 
