@@ -54,11 +54,11 @@ def clean_node(node: JsonObject, claim: JsonObject | None, *, karpenter: bool = 
     if claim is not None and not karpenter and is_ours(claim) and not is_going(claim) and not is_going(node):
         unwanted.add(_DISRUPTED)
     taints = _list(node.get("spec"), "taints")
-    kept, gone = _without(taints, lambda taint: (taint.get("key"), taint.get("effect")) in unwanted)
+    remaining, gone = _without(taints, lambda taint: (taint.get("key"), taint.get("effect")) in unwanted)
     metadata, removed = _without_annotations(node, [*ANNOTATIONS, *_hold_keys(annotations_of(node))])
     body: dict[str, Any] = {"metadata": metadata} if removed else {}
     if gone:
-        body["spec"] = {"taints": kept or None}
+        body["spec"] = {"taints": remaining or None}
     changes = [f"taint {taint['key']}:{taint['effect']}" for taint in gone] + removed
     return Cleaning(tuple(changes), (MergePatch(body),) if body else ())
 
@@ -86,9 +86,9 @@ def clean_claim(claim: JsonObject, nodes: Sequence[JsonObject] = (), *, karpente
     if not karpenter and is_ours(claim) and not any(map(is_going, (claim, *nodes))):
         unwanted.add(ConditionType.DISRUPTION_REASON)
     conditions = _list(claim.get("status"), "conditions")
-    kept, gone = _without(conditions, lambda entry: entry.get("type") in unwanted)
+    remaining, gone = _without(conditions, lambda entry: entry.get("type") in unwanted)
     metadata, removed = _without_annotations(claim, [*ANNOTATIONS, *ROLLING])
-    patches = [MergePatch({"status": {"conditions": kept or None}}, "status")] if gone else []
+    patches = [MergePatch({"status": {"conditions": remaining or None}}, "status")] if gone else []
     annotations = annotations_of(claim)
     before = annotations.get(names.HASH_BEFORE)
     if before is not None and annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX):
@@ -126,7 +126,7 @@ def _without(
     entries: Sequence[JsonObject], unwanted: Callable[[JsonObject], bool]
 ) -> tuple[list[JsonObject], list[JsonObject]]:
     """The entries to keep, and the entries to remove."""
-    return [each for each in entries if not unwanted(each)], [each for each in entries if unwanted(each)]
+    return [entry for entry in entries if not unwanted(entry)], [entry for entry in entries if unwanted(entry)]
 
 
 def annotations_of(thing: JsonObject) -> Mapping[str, str]:

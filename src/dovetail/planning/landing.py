@@ -57,7 +57,7 @@ def _drawn(
     order = [
         pod
         for wave in waves
-        for pod in sorted(wave, key=lambda each: (not any_time and _comes_late(each), draw(f"{seed} {each.uid}")))
+        for pod in sorted(wave, key=lambda pod: (not any_time and _comes_late(pod), draw(f"{seed} {pod.uid}")))
     ]
     for pod in others:
         order.insert(draw(f"{seed} {pod.uid}") % (len(order) + 1), pod)
@@ -78,9 +78,9 @@ def _nodes(world: World, claim: NewClaim, name: str) -> ComingNode:
 
 def _node(world: World, claim: NewClaim, name: str, type_: MachineType, offer: Offer) -> NodeInfo:
     labels = {names.INSTANCE_TYPE_LABEL: type_.name, names.NODEPOOL_LABEL: claim.pool}
-    for each in (*offer.requirements, *type_.requirements, *claim.requirements):
-        if (value := each.any_value()) is not None:
-            labels.setdefault(each.key, value)
+    for requirement in (*offer.requirements, *type_.requirements, *claim.requirements):
+        if (value := requirement.any_value()) is not None:
+            labels.setdefault(requirement.key, value)
     return NodeInfo(
         name=name,
         labels=labels | {names.HOSTNAME_LABEL: name},

@@ -51,13 +51,13 @@ def hold_decision(pods: Iterable[PodRecord], now: datetime, lead: timedelta) -> 
     leads = [(pod, instants, pod_lead(instants, now, lead)) for pod, instants in free if instants is not ALWAYS]
     held = [each for each in leads if each[2].held]
     if not held:
-        return HoldDecision(held=False, until=_earliest(each.until for _, _, each in leads))
+        return HoldDecision(held=False, until=_earliest(hold.until for _, _, hold in leads))
     pod, instants, longest = max(held, key=lambda each: (each[2].until is None, each[2].until or now))
     blocked_at = now if not instants.contains(now) else instants.until(now)
     assert blocked_at is not None, "what is free for good is not held"
     return HoldDecision(
         held=True,
-        until=None if longest.until is None else _released_at([each for _, each in free], longest.until, lead),
+        until=None if longest.until is None else _released_at([instants for _, instants in free], longest.until, lead),
         blocker=next(verdict for verdict in protection(pod, blocked_at) if not verdict.allowed),
     )
 
@@ -99,22 +99,22 @@ def _opened_at(free: Instants, now: datetime, earliest: datetime) -> datetime:
 def _released_at(free: Sequence[Instants], at: datetime, lead: timedelta) -> datetime | None:
     """The first instant from `at` on at which no pod holds the node, or an earlier one if that is far ahead."""
     for _ in range(_LOOKS_AHEAD):
-        held = [each for each in (pod_lead(instants, at, lead) for instants in free) if each.held]
+        held = [hold for hold in (pod_lead(instants, at, lead) for instants in free) if hold.held]
         if not held:
             return at
-        if any(each.until is None for each in held):
+        if any(hold.until is None for hold in held):
             return None
-        at = max(each.until for each in held if each.until is not None)
+        at = max(hold.until for hold in held if hold.until is not None)
     return at
 
 
 def _one_of_each(pods: Iterable[PodRecord]) -> list[PodRecord]:
     """One of the pods that the rules treat alike: the first by name."""
-    found: dict[object, PodRecord] = {}
+    by_inputs: dict[object, PodRecord] = {}
     for pod in pods:
         if pod.active and may_be_protected(pod):
-            found.setdefault((id(pod.annotations), other_inputs(pod)), pod)
-    return list(found.values())
+            by_inputs.setdefault((id(pod.annotations), other_inputs(pod)), pod)
+    return list(by_inputs.values())
 
 
 def _earliest(instants: Iterable[datetime | None]) -> datetime | None:

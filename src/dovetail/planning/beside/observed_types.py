@@ -31,7 +31,7 @@ def observed_types(pool: objects.NodePool, claims: Iterable[objects.NodeClaim]) 
     """One for each instance type of the claims, with an offering for each way in which it was bought."""
     set_by_pool = {*(pool.spec.template.metadata.labels or {})}
     by_type: dict[str, list[objects.NodeClaim]] = {}
-    for claim in sorted(claims, key=lambda each: each.metadata.name):
+    for claim in sorted(claims, key=lambda claim: claim.metadata.name):
         type_ = claim.metadata.labels.get(names.INSTANCE_TYPE_LABEL, "")
         if type_ and claim.status.allocatable:
             by_type.setdefault(type_, []).append(claim)
@@ -39,7 +39,7 @@ def observed_types(pool: objects.NodePool, claims: Iterable[objects.NodeClaim]) 
 
 
 def _type(name: str, claims: list[objects.NodeClaim], set_by_pool: set[str]) -> InstanceType:
-    newest = max(claims, key=lambda each: (each.metadata.creation_timestamp is not None, _created(each)))
+    newest = max(claims, key=lambda claim: (claim.metadata.creation_timestamp is not None, _created(claim)))
     labels = {key: value for key, value in newest.metadata.labels.items() if key not in _NOT_OF_TYPES | set_by_pool}
     ways = {_way(claim.metadata.labels): None for claim in claims}
     return InstanceType(
@@ -53,13 +53,13 @@ def _type(name: str, claims: list[objects.NodeClaim], set_by_pool: set[str]) -> 
 
 def _overhead(status: objects.NodeClaimStatus) -> dict[str, str]:
     """What pods cannot use. An amount that cannot be read is reported where the node is read."""
-    found: dict[str, str] = {}
+    overhead: dict[str, str] = {}
     for key, amount in status.allocatable.items():
         with suppress(QuantityError):
             nanos = parse_quantity(str(status.capacity.get(key, amount))).nano - parse_quantity(str(amount)).nano
             if nanos > 0:
-                found[key] = str(Quantity(nanos))
-    return found
+                overhead[key] = str(Quantity(nanos))
+    return overhead
 
 
 def _created(claim: objects.NodeClaim) -> float:

@@ -52,22 +52,22 @@ def stamp_plan(
     reading: BudgetSemantics = BudgetSemantics.SEED,
 ) -> StampPlan:
     """The oldest claims go first; whoever asked goes before those that have expired."""
-    undo = [each for each in nodes if is_pending(each.member) and (each.held or not _cause(each.member, pool, now))]
-    names = {each.member.claim.name for each in undo if each.member.claim is not None}
-    stamped = [each.member for each in nodes if _is_stamped(each.member) and _claim_name(each.member) not in names]
-    counts = with_stamped(pool_counts(each.member for each in nodes), stamped)
+    undo = [node for node in nodes if is_pending(node.member) and (node.held or not _cause(node.member, pool, now))]
+    names = {node.member.claim.name for node in undo if node.member.claim is not None}
+    stamped = [node.member for node in nodes if _is_stamped(node.member) and _claim_name(node.member) not in names]
+    counts = with_stamped(pool_counts(node.member for node in nodes), stamped)
     stamps: list[StampOrder] = []
     ahead: list[datetime | None] = []
     for cause, reason in ((RollCause.ASKED, Reason.DRIFTED), (RollCause.EXPIRED, Reason.EXPIRED)):
         waiting = [
-            each.member for each in nodes if _is_candidate(each, now) and _cause(each.member, pool, now) is cause
+            node.member for node in nodes if _is_candidate(node, now) and _cause(node.member, pool, now) is cause
         ]
         if waiting:
             allowed = allowance(read_budgets(pool.budgets), reason=reason, now=now, counts=counts, reading=reading)
             chosen = sorted(waiting, key=_age)[: max(0, allowed.allowed - len(stamps))]
             stamps += [StampOrder(_claim_name(member), cause) for member in chosen]
             ahead.append(allowed.until)
-    ahead += [_expires_later(each.member, pool, now) for each in nodes]
+    ahead += [_expires_later(node.member, pool, now) for node in nodes]
     return StampPlan(tuple(stamps), tuple(sorted(names)), min((at for at in ahead if at is not None), default=None))
 
 
@@ -78,11 +78,11 @@ def is_pending(member: ClusterNode) -> bool:
 
 def with_stamped(counts: PoolCounts, stamped: Iterable[ClusterNode]) -> PoolCounts:
     """Stamped claims count as disrupting, once."""
-    known = {consumer.node for consumer in counts.consumers}
+    consuming = {consumer.node for consumer in counts.consumers}
     more = tuple(
         BudgetConsumer(node=member.name, state=NodeState.DISRUPTING, unhealthy=False)
         for member in stamped
-        if member.name not in known
+        if member.name not in consuming
     )
     return msgspec.structs.replace(counts, consumers=(*counts.consumers, *more))
 

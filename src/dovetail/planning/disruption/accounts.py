@@ -66,11 +66,11 @@ class CommandAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def moved(self) -> int:
-        return sum(each.moved for each in self.pools.values())
+        return sum(pool.moved for pool in self.pools.values())
 
     @property
     def moved_again(self) -> int:
-        return sum(each.moved_again for each in self.pools.values())
+        return sum(pool.moved_again for pool in self.pools.values())
 
     @property
     def moved_in_vain(self) -> int:
@@ -133,14 +133,14 @@ class _OpenAccount(msgspec.Struct, kw_only=True, eq=False):
         """The savings if these NodeClaims of the command are removed. `prices`: of what is charged to it."""
         if self.command.savings is None:
             return 0
-        saved = sum(each.price or 0 for each in self.command.candidates if each.claim in removed)
+        saved = sum(candidate.price or 0 for candidate in self.command.candidates if candidate.claim in removed)
         return saved - sum(round(prices.get(claim, 0) * share) for claim, share in self.charges.items())
 
     def closed(self, ended_at: datetime, prices: Mapping[str, int]) -> CommandAccount:
         command = self.command
         by_pool = Counter[str]()
-        for each in command.candidates:
-            by_pool[each.pool] += max(1, each.price or 0)
+        for candidate in command.candidates:
+            by_pool[candidate.pool] += max(1, candidate.price or 0)
         return CommandAccount(
             id=command.id,
             reason=command.reason,
@@ -197,14 +197,14 @@ class ConsolidationAccounts:
         account = _OpenAccount(
             command=command,
             started_at=now,
-            pods=frozenset(pod.uid for each in command.candidates for pod in each.pods),
-            pools=frozenset(each.pool for each in command.candidates),
-            standing={each.claim for each in command.candidates},
+            pods=frozenset(pod.uid for candidate in command.candidates for pod in candidate.pods),
+            pools=frozenset(candidate.pool for candidate in command.candidates),
+            standing={candidate.claim for candidate in command.candidates},
         )
         self._open[command.id] = account
-        for each in command.candidates:
-            self._by_claim[each.claim] = account
-            self._by_node[each.node] = account
+        for candidate in command.candidates:
+            self._by_claim[candidate.claim] = account
+            self._by_node[candidate.node] = account
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
@@ -251,12 +251,12 @@ class ConsolidationAccounts:
                 account.moved_again[pool] += 1
 
     def _outside(self, pod: PodRecord, pool: str, step: int) -> None:
-        found = [each for each in self._open.values() if pool in each.pools] if step > 0 else []
-        if not found and not self.backoffs.follows(pool):
+        accounts = [account for account in self._open.values() if pool in account.pools] if step > 0 else []
+        if not accounts and not self.backoffs.follows(pool):
             return
         size = record_size(pod)
-        for each in found:
-            each.outside += size
+        for account in accounts:
+            account.outside += size
         self.backoffs.outside_change(pool, workload_key(pod), step * size)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class ConsolidationAccounts:
 
     def _account_of(self, uid: str) -> _OpenAccount | None:
         """The open account of the command that is moving the pod, or that moved its predecessor."""
-        moving = next((each for each in self._open.values() if uid in each.pods), None)
+        moving = next((account for account in self._open.values() if uid in account.pods), None)
         moved = self._successors.get(uid)
         account = moving or (None if moved is None else moved.account)
         return account if account is not None and account.command.id in self._open else None
@@ -292,7 +292,7 @@ class ConsolidationAccounts:
 
     def lacks_price(self, claim: str) -> bool:
         """Whether the NodeClaim is charged to a command, and its price is not known yet."""
-        return claim not in self._prices and any(claim in each.charges for each in self._open.values())
+        return claim not in self._prices and any(claim in account.charges for account in self._open.values())
 
     def price_seen(self, claim: str, price: int | None) -> None:
         if price is not None:
@@ -373,8 +373,8 @@ class ConsolidationAccounts:
 
     def _drop(self, account: _OpenAccount) -> None:
         del self._open[account.command.id]
-        for each in account.command.candidates:
-            for index, key in ((self._by_claim, each.claim), (self._by_node, each.node)):
+        for candidate in account.command.candidates:
+            for index, key in ((self._by_claim, candidate.claim), (self._by_node, candidate.node)):
                 if index.get(key) is account:
                     del index[key]
 
@@ -386,9 +386,9 @@ class ConsolidationAccounts:
         fresh = {uid: moved for uid, moved in self._successors.items() if now - moved.moved_at <= AGAIN_WITHIN}
         self._successors = fresh
         for kind, waiting in list(self._awaited.items()):
-            kept = deque(moved for moved in waiting if moved.until > now)
-            if kept:
-                self._awaited[kind] = kept
+            remaining = deque(moved for moved in waiting if moved.until > now)
+            if remaining:
+                self._awaited[kind] = remaining
             else:
                 del self._awaited[kind]
 

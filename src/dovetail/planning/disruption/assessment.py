@@ -200,28 +200,28 @@ class DisruptionPlanner:
     ) -> dict[str, Sentence]:
         """Why each node stays. Of several reasons that a node has, consolidation counts last."""
         taken = {node for command in decision.commands for node in command.nodes}
-        found: dict[str, Sentence] = {}
+        sentences: dict[str, Sentence] = {}
         wanted: set[str] = set()
         closed = assessment.inputs.closed_pools
-        for name, known in self._known.items() if closed else ():
-            if known.standing.wanted and (pool := known.standing.member.pool) in closed:
-                found[name] = Sentence(f"NodePool {pool}: {closed[pool].why}")
+        for name, facts in self._known.items() if closed else ():
+            if facts.standing.wanted and (pool := facts.standing.member.pool) in closed:
+                sentences[name] = Sentence(f"NodePool {pool}: {closed[pool].why}")
         for reason in MARKED:
-            for each in assessment.left:
-                if each.verdict.reason is reason:
-                    wanted.add(each.node)
-                    found.setdefault(each.node, each.sentence)
+            for blocked in assessment.left:
+                if blocked.verdict.reason is reason:
+                    wanted.add(blocked.node)
+                    sentences.setdefault(blocked.node, blocked.sentence)
             for candidate in assessment.candidates.get(reason, ()):
                 wanted.add(candidate.node)
                 verdict = self._out_of_budget(candidate, reason, assessment) or replacements.get(
                     (candidate.node, reason)
                 )
                 if verdict is not None and candidate.node not in taken:
-                    found.setdefault(candidate.node, blocked_for(reason, verdict))
-        for each in assessment.left:
-            if each.node not in wanted:
-                found.setdefault(each.node, each.sentence)
-        return found | {node: why for node, why in decision.refused.items() if node not in wanted}
+                    sentences.setdefault(candidate.node, blocked_for(reason, verdict))
+        for blocked in assessment.left:
+            if blocked.node not in wanted:
+                sentences.setdefault(blocked.node, blocked.sentence)
+        return sentences | {node: why for node, why in decision.refused.items() if node not in wanted}
 
     def _out_of_budget(self, candidate: Candidate, reason: Reason, assessment: DisruptionAssessment) -> Verdict | None:
         """The verdict of a budget of 0. One that is used up is silent: the node only waits for its turn (04 §8.3)."""
@@ -257,26 +257,26 @@ class DisruptionPlanner:
         candidates: dict[Reason, list[Candidate]] = {}
         left: list[BlockedNode] = []
         self._known = facts = {
-            one.member.name: self._look(one, read, now)
-            for one, read in zip(nodes, map(snapshot.movable.get, snapshot.nodes), strict=True)
+            standing.member.name: self._look(standing, read, now)
+            for standing, read in zip(nodes, map(snapshot.movable.get, snapshot.nodes), strict=True)
             if read is not None
         }
         ends = [*filter(None, inputs.pools_in_backoff.values()), *inputs.pods_in_backoff.values()]
-        ends += [each.until for each in inputs.savings_backoffs.values()]
-        ends += [each.until for each in inputs.closed_pools.values() if each.until is not None]
+        ends += [backoff.until for backoff in inputs.savings_backoffs.values()]
+        ends += [closed.until for closed in inputs.closed_pools.values() if closed.until is not None]
         judgements: dict[str, NodeCandidacy] = {}
         awaited = _awaited(snapshot.claims.items.values())
-        for name, known in sorted(facts.items()):
-            claim = known.standing.claim
+        for name, node_facts in sorted(facts.items()):
+            claim = node_facts.standing.claim
             if claim is None or claim.metadata.name in awaited or claim.metadata.name in inputs.in_commands:
                 continue
-            if known.standing.member.pool in inputs.closed_pools:
+            if node_facts.standing.member.pool in inputs.closed_pools:
                 continue
             nominated_until = snapshot.nominations.get(claim.metadata.name) or snapshot.nominations.get(name)
             if nominated_until is not None:  # a pending pod is nominated to this node
                 ends.append(nominated_until)
                 continue
-            judgements[name] = judged = self._judged(known, inputs, pools, spending)
+            judgements[name] = judged = self._judged(node_facts, inputs, pools, spending)
             for reason, candidate in judged.candidates:
                 candidates.setdefault(reason, []).append(candidate)
             left += judged.left
@@ -288,7 +288,7 @@ class DisruptionPlanner:
             pending = pending_pods(self._world_of(snapshot), snapshot.owed, now)
         return DisruptionAssessment(
             inputs=inputs,
-            candidates={reason: tuple(found) for reason, found in candidates.items()},
+            candidates={reason: tuple(some) for reason, some in candidates.items()},
             spending=spending,
             pools=self._facts(inputs, pools, facts.values(), awaited),
             left=tuple(left),
@@ -298,9 +298,9 @@ class DisruptionPlanner:
         )
 
     def _look(self, one: NodeEvaluation, read: NodePods, now: datetime) -> NodeFacts:
-        known = self._known.get(one.member.name)
-        if known is not None and known.standing is one and known.moving.of is read and known.moving.is_current(now):
-            return known
+        cached = self._known.get(one.member.name)
+        if cached is not None and cached.standing is one and cached.moving.of is read and cached.moving.is_current(now):
+            return cached
         pods, moves = one.member.pods, moving(read, self._pods, now)
         costs = [(pod, max(0.0, pod.eviction_cost)) for pod in pods]
         return NodeFacts(
@@ -328,12 +328,12 @@ class DisruptionPlanner:
         spending: Mapping[str, PoolAllowances],
     ) -> NodeCandidacy:
         """Applies the rules for each reason that the node has."""
-        one, pool = known.standing, known.standing.member.pool
+        standing, pool = known.standing, known.standing.member.pool
         snapshot = inputs.snapshot
         read, flaw = pools.get(pool), snapshot.places.left_out.get(pool)
         record = None if read is None else read.record
         prices = snapshot.prices.get(pool, _NO_PRICES)
-        was = self._assessments.get(one.member.name)
+        was = self._assessments.get(standing.member.name)
         spent = spending.get(pool)
         starting = None if spent is None else spent.starting
         if was is not None and flaw is None and was.is_current(known, record, prices, starting, inputs.at):
@@ -341,17 +341,17 @@ class DisruptionPlanner:
         verdicts = _verdicts(known, record, spent, flaw, inputs.at)
         open_ = [verdict for verdict in verdicts if _blocked_by_budget_alone(verdict)]
         # When one of these changes, the node may no longer be a candidate.
-        ends = [each.until for verdict in open_ for each in verdict.verdicts if each.rule is not Rule.BUDGET]
-        ends += [each.until for each in known.moving.judged] if open_ else []
+        ends = [rule.until for verdict in open_ for rule in verdict.verdicts if rule.rule is not Rule.BUDGET]
+        ends += [judgement.until for judgement in known.moving.judged] if open_ else []
         return NodeCandidacy(
             of=known,
             pool=record,
             prices=prices,
-            candidates=tuple((each.reason, self._candidate(known, each.reason, prices)) for each in open_),
+            candidates=tuple((verdict.reason, self._candidate(known, verdict.reason, prices)) for verdict in open_),
             left=tuple(
-                BlockedNode(node=one.member.name, verdict=each)
-                for each in verdicts
-                if not _blocked_by_budget_alone(each)
+                BlockedNode(node=standing.member.name, verdict=verdict)
+                for verdict in verdicts
+                if not _blocked_by_budget_alone(verdict)
             ),
             until=min((at for at in ends if at is not None), default=None),
             starting=starting,
@@ -385,7 +385,7 @@ class DisruptionPlanner:
             type_, zone, capacity_type = (part or "?" for part in offer)
             what = f"instance type {type_} in {zone} as {capacity_type}"
             return (Sentence(f"{what} is not offered, so its price is not known"),)
-        return tuple(each.sentence for each in known.moving.to_place.refused.values())
+        return tuple(refusal.sentence for refusal in known.moving.to_place.refused.values())
 
     def _facts(
         self,
@@ -396,11 +396,11 @@ class DisruptionPlanner:
     ) -> dict[str, PoolFacts]:
         """The facts of each pool. `awaited`: the replacements of commands under way."""
         claims: dict[str, list[objects.NodeClaim]] = defaultdict(list)
-        for kept in inputs.snapshot.claims.items.values():
-            claims[kept.value.metadata.labels.get(names.NODEPOOL_LABEL, "")].append(kept.value)
+        for stored in inputs.snapshot.claims.items.values():
+            claims[stored.value.metadata.labels.get(names.NODEPOOL_LABEL, "")].append(stored.value)
         disruption: dict[str, float] = defaultdict(float)
-        for known in nodes:
-            disruption[known.standing.member.pool] += known.disruption
+        for node in nodes:
+            disruption[node.standing.member.pool] += node.disruption
         return {
             name: self._facts_of(pool, inputs, claims[name], awaited, disruption[name]) for name, pool in pools.items()
         }
@@ -414,11 +414,11 @@ class DisruptionPlanner:
         disruption: float,
     ) -> PoolFacts:
         record = pool.record
-        staying = [each for each in claims if each.metadata.deletion_timestamp is None]
+        staying = [claim for claim in claims if claim.metadata.deletion_timestamp is None]
         prices = inputs.snapshot.prices.get(record.name, _NO_PRICES)
         limit = node_limit(pool.pool)
         # A command of a pool with replicas creates one claim for each node, some time after its start.
-        present = [each.metadata.name for each in staying]
+        present = [claim.metadata.name for claim in staying]
         coming = sum(name in inputs.in_commands for name in present) - sum(name in awaited for name in present)
         return PoolFacts(
             name=record.name,
@@ -443,9 +443,9 @@ class DisruptionPlanner:
         if undone or vain or pending != PendingPods():
             spared = {
                 reason: tuple(
-                    held_back(left_alone(without_moves(each, vain), undone), reason, pending) for each in found
+                    held_back(left_alone(without_moves(candidate, vain), undone), reason, pending) for candidate in some
                 )
-                for reason, found in candidates.items()
+                for reason, some in candidates.items()
                 if reason in CONSOLIDATION
             }
             candidates = {**candidates, **spared}
@@ -485,7 +485,7 @@ def _verdicts(
     verdicts = judge_reasons(
         member, pool, now, pods=pods, allowances=allowances, own=own, reasons=reasons, starting=starting
     )
-    return verdicts if flaw is None else [_without_types(each, member, flaw) for each in verdicts]
+    return verdicts if flaw is None else [_without_types(verdict, member, flaw) for verdict in verdicts]
 
 
 def _without_types(verdict: ReasonVerdict, member: ClusterNode, flaw: str) -> ReasonVerdict:
@@ -495,7 +495,7 @@ def _without_types(verdict: ReasonVerdict, member: ClusterNode, flaw: str) -> Re
 
 
 def _blocked_by_budget_alone(verdict: ReasonVerdict) -> bool:
-    return all(each.allowed or each.rule is Rule.BUDGET for each in verdict.verdicts)
+    return all(rule.allowed or rule.rule is Rule.BUDGET for rule in verdict.verdicts)
 
 
 def _not_replaced(
@@ -503,15 +503,18 @@ def _not_replaced(
 ) -> dict[tuple[str, Reason], Verdict]:
     """Why nodes are not replaced, as far as the pass has found out."""
     taken = {node for command in decision.commands for node in command.nodes}
-    found: dict[tuple[str, Reason], Verdict] = {}
+    verdicts: dict[tuple[str, Reason], Verdict] = {}
     for reason in MARKED:
-        for each in board.of(reason):
-            why, verdict = decision.unreplaced.get((each.node, reason)), blocked_by_pool(board, each, backoffs)
+        for candidate in board.of(reason):
+            why, verdict = (
+                decision.unreplaced.get((candidate.node, reason)),
+                blocked_by_pool(board, candidate, backoffs),
+            )
             if why is not None:
-                verdict = without_place(each, why, board.pools[each.pool])
-            if each.node not in taken and verdict is not None and not verdict.allowed:
-                found[each.node, reason] = verdict
-    return found
+                verdict = without_place(candidate, why, board.pools[candidate.pool])
+            if candidate.node not in taken and verdict is not None and not verdict.allowed:
+                verdicts[candidate.node, reason] = verdict
+    return verdicts
 
 
 def _next_change(
@@ -527,13 +530,13 @@ def _next_change(
     """
     verdicts = (verdict for node in left for verdict in node.verdict.verdicts)
     blocking = (verdict for verdict in verdicts if not verdict.allowed and verdict.rule is not Rule.BUDGET)
-    ends = [*others, *(each.until for verdict in blocking for each in (verdict, *verdict.blockers))]
-    budgets = {(each.pool, reason) for reason, some in candidates.items() for each in some}
+    ends = [*others, *(blocker.until for verdict in blocking for blocker in (verdict, *verdict.blockers))]
+    budgets = {(candidate.pool, reason) for reason, some in candidates.items() for candidate in some}
     ends += [spending[pool].allowances[reason].until for pool, reason in budgets]
     return min((at for at in ends if at is not None and at > now), default=None)
 
 
 def _awaited(claims: Iterable[StoredValue[objects.NodeClaim]]) -> set[str]:
     """The replacements of commands under way. They are empty at first, and must not be disrupted for that."""
-    records = (record_on(each.value) for each in claims if each.value.metadata.deletion_timestamp is None)
+    records = (record_on(claim.value) for claim in claims if claim.value.metadata.deletion_timestamp is None)
     return {name for record in records if record is not None for name in record.replacements}

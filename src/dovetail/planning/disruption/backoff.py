@@ -54,7 +54,9 @@ class ConsolidationBackoff:
         self._watched = {kind: until for kind, until in self._watched.items() if until > now}
         self._left_alone = {kind: left for kind, left in self._left_alone.items() if left.again_after > now}
         if command.reason in CONSOLIDATION:
-            self._watched |= {workload_key(pod): now + WATCHED for each in command.candidates for pod in each.pods}
+            self._watched |= {
+                workload_key(pod): now + WATCHED for candidate in command.candidates for pod in candidate.pods
+            }
 
     def on_pod_changed(self, pod: PodRecord, now: datetime) -> None:
         """A pending pod of a watched workload starts its back-off."""
@@ -80,7 +82,7 @@ def left_alone(candidate: Candidate, undone: Mapping[WorkloadKey, datetime]) -> 
     ]
     if not pods:
         return candidate
-    until, path, ref = max(pods, key=lambda each: each[:2])
+    until, path, ref = max(pods, key=lambda entry: entry[:2])
     vain = f" were moved in vain, as they needed a new node; again from {format_time(until)}"
     why = Sentence("pods like ", Redactable(ref, path), vain)
     return msgspec.structs.replace(candidate, unmovable=(*candidate.unmovable, why))

@@ -78,7 +78,7 @@ class BlockedNode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def first(self) -> Verdict:
         """The first rule that blocks it, of the first pod if pods do."""
-        first = next(each for each in self.verdict.verdicts if not each.allowed)
+        first = next(verdict for verdict in self.verdict.verdicts if not verdict.allowed)
         return first.blockers[0] if first.blockers else first
 
     @property
@@ -135,8 +135,8 @@ class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
         """Without candidates that this pass has decided about."""
         if not self.gone:
             return self
-        found = {reason: tuple(filter(self.is_open, each)) for reason, each in self.candidates.items()}
-        return msgspec.structs.replace(self, candidates=found)
+        candidates = {reason: tuple(filter(self.is_open, some)) for reason, some in self.candidates.items()}
+        return msgspec.structs.replace(self, candidates=candidates)
 
     @property
     def expecting(self) -> set[str]:
@@ -147,20 +147,20 @@ class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
         self, candidates: Sequence[Candidate], solution: Solution, coming: Sequence[ComingNode] = ()
     ) -> "DisruptionBoard":
         """The board as if these nodes were gone. It reduces the budgets of all reasons of their pools."""
-        pods = {pod.uid: pod for pod in (*(pod for each in candidates for pod in each.pods), *self.moved)}
-        found = {uid: node for node, uids in solution.existing.items() for uid in uids if uid in pods}
-        landing = {**self.landing, **found}
-        taken = Counter(each.pool for each in candidates)
+        pods = {pod.uid: pod for pod in (*(pod for candidate in candidates for pod in candidate.pods), *self.moved)}
+        targets = {uid: node for node, uids in solution.existing.items() for uid in uids if uid in pods}
+        landing = {**self.landing, **targets}
+        taken = Counter(candidate.pool for candidate in candidates)
         return msgspec.structs.replace(
             self,
-            gone=self.gone | {each.node for each in candidates},
-            arriving=(*self.arriving, *(pod for each in candidates for pod in each.pods)),
+            gone=self.gone | {candidate.node for candidate in candidates},
+            arriving=(*self.arriving, *(pod for candidate in candidates for pod in candidate.pods)),
             coming=(*self.coming, *coming),
             moved=tuple(pods[uid] for uid in landing),
             landing=landing,
             allowances={
-                (pool, reason): msgspec.structs.replace(each, allowed=max(0, each.allowed - taken[pool]))
-                for (pool, reason), each in self.allowances.items()
+                (pool, reason): msgspec.structs.replace(allowance, allowed=max(0, allowance.allowed - taken[pool]))
+                for (pool, reason), allowance in self.allowances.items()
             },
         )
 
@@ -169,7 +169,9 @@ class RemainingBudgets:
     """The rest of the allowances while commands are built."""
 
     def __init__(self, board: DisruptionBoard, reason: Reason) -> None:
-        self._left = {pool: each.allowed for (pool, named), each in board.allowances.items() if named is reason}
+        self._left = {
+            pool: allowance.allowed for (pool, named), allowance in board.allowances.items() if named is reason
+        }
         self._static = {name for name, pool in board.pools.items() if pool.replicas is not None}
         self._pools_in_backoff = board.pools_in_backoff
 
@@ -190,7 +192,7 @@ class RemainingBudgets:
 
     def within(self, candidates: Sequence[Candidate]) -> bool:
         """Whether the budgets allow all of them together."""
-        wanted = Counter(each.pool for each in candidates)
+        wanted = Counter(candidate.pool for candidate in candidates)
         return all(map(self.allow, candidates)) and all(number <= self.left(pool) for pool, number in wanted.items())
 
 

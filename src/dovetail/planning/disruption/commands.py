@@ -43,7 +43,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> list[str]:
-        return [each.node for each in self.candidates]
+        return [candidate.node for candidate in self.candidates]
 
 
 def make_command(
@@ -58,11 +58,11 @@ def make_command(
 ) -> Command:
     """Builds the command with everything that people and a later leader need."""
     reason = REASONS[method]
-    used = Counter(each.pool for each in candidates)
+    used = Counter(candidate.pool for candidate in candidates)
     budgets = {
-        pool: BudgetUse(limit=known.limit, allowed=known.allowed, takes=number)
+        pool: BudgetUse(limit=allowance.limit, allowed=allowance.allowed, takes=number)
         for pool, number in sorted(used.items())
-        if (known := board.allowances.get((pool, reason))) is not None
+        if (allowance := board.allowances.get((pool, reason))) is not None
     }
     return Command(
         id=command_id(board.at, method, candidates),
@@ -93,19 +93,19 @@ def with_final_landing(commands: Iterable[Command], board: DisruptionBoard) -> t
 
 def saved_by_deleting(candidates: Iterable[Candidate]) -> int | None:
     """Returns None if some price is unknown."""
-    prices = [each.price for each in candidates]
+    prices = [candidate.price for candidate in candidates]
     return None if None in prices else sum(filter(None, prices))
 
 
 def command_id(at: datetime, method: Method, candidates: Sequence[Candidate]) -> str:
     """Equal for equal decisions; short, because it is a part of names."""
-    said = "/".join((at.isoformat(), method.value, *sorted(each.claim_uid for each in candidates)))
+    said = "/".join((at.isoformat(), method.value, *sorted(candidate.claim_uid for candidate in candidates)))
     return hashlib.sha256(said.encode()).hexdigest()[:10]
 
 
 def _landing(solution: Solution, candidates: Sequence[Candidate], new: Sequence[NewClaim]) -> dict[str, str]:
-    moved = {pod.uid for each in candidates for pod in each.pods}
-    found = {uid: f"node/{node}" for node, uids in solution.existing.items() for uid in uids if uid in moved}
+    moved = {pod.uid for candidate in candidates for pod in candidate.pods}
+    landing = {uid: f"node/{node}" for node, uids in solution.existing.items() for uid in uids if uid in moved}
     for number, claim in enumerate(new, 1):
-        found |= {uid: f"replacement {number}" for uid in claim.pods if uid in moved}
-    return found
+        landing |= {uid: f"replacement {number}" for uid in claim.pods if uid in moved}
+    return landing

@@ -47,23 +47,25 @@ class ConsolidationResult(msgspec.Struct, frozen=True, kw_only=True):
     def without_decided(self, board: DisruptionBoard) -> "ConsolidationResult":
         """Without nodes that the pass has decided about since."""
         moves = tuple(move for move in self.moves if all(map(board.is_open, move.candidates)))
-        expensive = tuple(each for each in self.too_expensive if board.is_open(each))
+        expensive = tuple(candidate for candidate in self.too_expensive if board.is_open(candidate))
         return msgspec.structs.replace(self, moves=moves, too_expensive=expensive)
 
 
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Best ratio of savings to cost first, then by name."""
-    return sorted(candidates, key=lambda each: (-each.savings_ratio, each.node))
+    return sorted(candidates, key=lambda candidate: (-candidate.savings_ratio, candidate.node))
 
 
 def fair_order(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The same order, but one node of each pool in turn, so that every pool gets some of the time."""
     turns: dict[str, int] = {}
     numbered = []
-    for each in in_order(candidates):
-        turns[each.pool] = turns.get(each.pool, 0) + 1
-        numbered.append((turns[each.pool], each))
-    return [each for _, each in sorted(numbered, key=lambda pair: (pair[0], -pair[1].savings_ratio, pair[1].node))]
+    for candidate in in_order(candidates):
+        turns[candidate.pool] = turns.get(candidate.pool, 0) + 1
+        numbered.append((turns[candidate.pool], candidate))
+    return [
+        candidate for _, candidate in sorted(numbered, key=lambda pair: (pair[0], -pair[1].savings_ratio, pair[1].node))
+    ]
 
 
 def single(board: DisruptionBoard, rules: ConsolidationOptions, go_on: GoOn) -> ConsolidationResult:
@@ -140,16 +142,16 @@ def multi(
     alone = single(board, rules, go_on) if alone is None else alone
     removable, expensive = [move.candidates[0] for move in alone.moves], list(alone.too_expensive)
     search = _Search(board, rules, go_on)
-    work = sum(len(each.pods) for each in (*removable, *expensive)) * _TIMES
+    work = sum(len(candidate.pods) for candidate in (*removable, *expensive)) * _TIMES
     most = max(_FEWEST_PODS, min(work, _FEWEST_PODS if again else _MOST_PODS))
-    found = [] if again else [search.longest_prefix(_within_budgets(board)[:_PREFIX])]
-    found.append(search.walk(removable, expensive, most * 3 // 4))
-    pools = sorted({each.pool for each in (*removable, *expensive)})
-    found += [
+    moves = [] if again else [search.longest_prefix(_within_budgets(board)[:_PREFIX])]
+    moves.append(search.walk(removable, expensive, most * 3 // 4))
+    pools = sorted({candidate.pool for candidate in (*removable, *expensive)})
+    moves += [
         search.walk(_of_pool(removable, pool), _of_pool(expensive, pool), most // 4 // len(pools))
         for pool in (pools if len(pools) > 1 else ())
     ]
-    sets = [move for move in found if move is not None and len(move.candidates) > 1]
+    sets = [move for move in moves if move is not None and len(move.candidates) > 1]
     return max(sets, key=search.gain, default=None)
 
 
@@ -164,11 +166,15 @@ def still_possible(board: DisruptionBoard, rules: ConsolidationOptions, move: Mo
 
 def _within_budgets(board: DisruptionBoard) -> list[Candidate]:
     budgets = RemainingBudgets(board, Reason.UNDERUTILIZED)
-    return [each for each in in_order(board.of(Reason.UNDERUTILIZED)) if not each.unmovable and budgets.take(each)]
+    return [
+        candidate
+        for candidate in in_order(board.of(Reason.UNDERUTILIZED))
+        if not candidate.unmovable and budgets.take(candidate)
+    ]
 
 
 def _of_pool(candidates: Iterable[Candidate], pool: str) -> list[Candidate]:
-    return [each for each in candidates if each.pool == pool]
+    return [candidate for candidate in candidates if candidate.pool == pool]
 
 
 class _Search:
@@ -186,12 +192,12 @@ class _Search:
         """Orders sets: by what they gain, by the number of nodes without a price, by the lowest cost."""
         if move is None:
             return -inf, 0, 0.0
-        return gain(move, self._board.pools), sum(not each.price for each in move.candidates), -move.cost
+        return gain(move, self._board.pools), sum(not candidate.price for candidate in move.candidates), -move.cost
 
     def _try(self, candidates: Sequence[Candidate]) -> Move | NotConsolidatable:
-        key = tuple(each.node for each in candidates)
+        key = tuple(candidate.node for candidate in candidates)
         if key not in self._known:
-            self._spent += sum(len(each.pods) for each in candidates)
+            self._spent += sum(len(candidate.pods) for candidate in candidates)
             self._known[key] = _wanted(self._board, candidates, self._rules)
         return self._known[key]
 
@@ -200,11 +206,11 @@ class _Search:
         best, low, high = None, 2, len(order)
         while low <= high and self._go_on():
             middle = (low + high) // 2
-            found = self._try(order[:middle]) if self._room.may_save(order[:middle]) else None
-            if not isinstance(found, Move):
+            move = self._try(order[:middle]) if self._room.may_save(order[:middle]) else None
+            if not isinstance(move, Move):
                 high = middle - 1
             else:
-                best, low = found, middle + 1
+                best, low = move, middle + 1
         return best
 
     def walk(self, removable: Sequence[Candidate], expensive: Sequence[Candidate], most_pods: int) -> Move | None:
@@ -220,9 +226,9 @@ class _Search:
             more, after = self._room.next_of(order, place, step, taken)
             if not more:
                 break
-            found = self._try([*taken, *more])
-            if isinstance(found, Move) and self.gain(found) > self.gain(best):
-                best, place = found, after
+            move = self._try([*taken, *more])
+            if isinstance(move, Move) and self.gain(move) > self.gain(best):
+                best, place = move, after
                 taken += more
                 step *= 2
             elif len(more) > 1:
@@ -246,12 +252,12 @@ class _Search:
             if len(together) == 1 or not self._room.may_save(together):
                 waiting += more  # saves nothing yet, according to the sums
                 continue
-            found = self._try(together)
-            if isinstance(found, Move) and self.gain(found) > self.gain(best):
-                best = found
+            move = self._try(together)
+            if isinstance(move, Move) and self.gain(move) > self.gain(best):
+                best = move
                 taken += [*waiting, *more]
                 waiting = []
-            elif isinstance(found, Move) or found.too_expensive:
+            elif isinstance(move, Move) or move.too_expensive:
                 waiting += more
         return best
 
@@ -267,7 +273,7 @@ class _Room:
             for _, type_ in table.chosen(table.suitable(table.start)):
                 largest |= type_.allocatable
         # Free resources count only where at least the smallest pod fits.
-        requests = dict.fromkeys(pod.request for each in board.of(Reason.UNDERUTILIZED) for pod in each.pods)
+        requests = dict.fromkeys(pod.request for candidate in board.of(Reason.UNDERUTILIZED) for pod in candidate.pods)
         self._useful = self._rows.with_room(reduce(and_, requests, next(iter(requests), NOTHING)))
         if board.world.options.refuse_uninitialized:
             self._useful &= self._rows.initialized
@@ -282,22 +288,22 @@ class _Room:
         """Up to `most` nodes from `place` on that fit together with `taken`, and the place after them."""
         budgets = RemainingBudgets(self._board, Reason.UNDERUTILIZED)
         left = self._there
-        for each in taken:
-            budgets.take(each)
-            left -= self._of(each)
-        found: list[Candidate] = []
-        while place < len(order) and len(found) < most:
-            each = order[place]
+        for candidate in taken:
+            budgets.take(candidate)
+            left -= self._of(candidate)
+        fitting: list[Candidate] = []
+        while place < len(order) and len(fitting) < most:
+            candidate = order[place]
             place += 1
-            if self._of(each).fits(left) and budgets.take(each):
-                found.append(each)
-                left -= self._of(each)
-        return found, place
+            if self._of(candidate).fits(left) and budgets.take(candidate):
+                fitting.append(candidate)
+                left -= self._of(candidate)
+        return fitting, place
 
     def may_save(self, taken: Sequence[Candidate]) -> bool:
         """Whether no new node is needed, or one for the rest of the pods may be cheaper."""
         price = self.price_of_rest(taken)
-        return price is not None and (price == 0 or price < sum(each.price or 0 for each in taken))
+        return price is not None and (price == 0 or price < sum(candidate.price or 0 for candidate in taken))
 
     def price_of_rest(self, taken: Iterable[Candidate]) -> int | None:
         """The lowest price of one new node for the pods without room; 0: none needed; None: no type is large enough."""
@@ -306,14 +312,14 @@ class _Room:
         if not needed:
             return 0
         tables = self._board.world.tables
-        found = (table.cheapest_of(table.fitting(needed) & table.suitable(table.start)) for table in tables)
-        return min((each[0] for each in found if each is not None), default=None)
+        cheapest = (table.cheapest_of(table.fitting(needed) & table.suitable(table.start)) for table in tables)
+        return min((each[0] for each in cheapest if each is not None), default=None)
 
     def _of(self, candidate: Candidate) -> Resources:
         """The requests of its pods, and the free resources that are lost with the node."""
-        known = self._takes.get(candidate.node)
-        if known is None:
+        takes = self._takes.get(candidate.node)
+        if takes is None:
             row = self._rows.of_name[candidate.node]
             free = self._rows.free[row] if self._useful >> row & 1 else NOTHING
-            known = self._takes[candidate.node] = candidate.request + free
-        return known
+            takes = self._takes[candidate.node] = candidate.request + free
+        return takes

@@ -40,34 +40,34 @@ def without_replacement(
     budgets = RemainingBudgets(board, Reason.EMPTY)
     taken: list[Candidate] = []
     waiting: list[Candidate] = []
-    for each in (one for one in candidates if one.bare):
-        (taken if budgets.take(each) else waiting).append(each)
+    for candidate in (candidate for candidate in candidates if candidate.bare):
+        (taken if budgets.take(candidate) else waiting).append(candidate)
     refused: dict[str, Sentence] = {}
     complete = True
     board = board.after(taken, Solution())
-    for each in (one for one in candidates if not one.bare):
-        if not board.is_open(each):
-            refused[each.node] = Sentence("pods of another node that goes are to run there")
+    for candidate in (candidate for candidate in candidates if not candidate.bare):
+        if not board.is_open(candidate):
+            refused[candidate.node] = Sentence("pods of another node that goes are to run there")
             continue
         complete = go_on()
         if not complete:
             break
-        found = _placed(board, each)
-        if isinstance(found, NotConsolidatable):
-            refused[each.node] = found.message
-        elif budgets.take(each):
-            taken.append(each)
-            board = board.after([each], found)
+        solution = _placed(board, candidate)
+        if isinstance(solution, NotConsolidatable):
+            refused[candidate.node] = solution.message
+        elif budgets.take(candidate):
+            taken.append(candidate)
+            board = board.after([candidate], solution)
         else:
-            waiting.append(each)
+            waiting.append(candidate)
     return EmptinessResult(taken, waiting, refused, board, complete)
 
 
 def _placed(board: DisruptionBoard, candidate: Candidate) -> Solution | NotConsolidatable:
     """The targets of its pods on existing nodes."""
-    found = simulate(board, [candidate], most_new=1)
-    if isinstance(found, NotConsolidatable):
-        return found
-    if found.new_for({pod.uid for pod in candidate.pods}):
+    solution = simulate(board, [candidate], most_new=1)
+    if isinstance(solution, NotConsolidatable):
+        return solution
+    if solution.new_for({pod.uid for pod in candidate.pods}):
         return NotConsolidatable(Sentence("its pods would need a new node"))
-    return crowded_out(board, found) or found
+    return crowded_out(board, solution) or solution

@@ -67,14 +67,14 @@ class NodeEvaluator:
         self, now: datetime, members: Mapping[NodeKey, ManagedNode], pools: Mapping[str, PoolRecord]
     ) -> list[NodeEvaluation]:
         """All nodes at that instant."""
-        found: dict[NodeKey, NodeEvaluation] = {}
+        evaluations: dict[NodeKey, NodeEvaluation] = {}
         for key, member in members.items():
-            known = self._known.get(key)
-            if known is None or known.of is not member or not _holds(known, pools, now):
-                known = self._look(member, pools, now)
-            found[key] = known
-        self._known = found
-        return list(found.values())
+            evaluation = self._known.get(key)
+            if evaluation is None or evaluation.of is not member or not _holds(evaluation, pools, now):
+                evaluation = self._look(member, pools, now)
+            evaluations[key] = evaluation
+        self._known = evaluations
+        return list(evaluations.values())
 
     def blocked_reasons(self, standing: NodeEvaluation, now: datetime) -> Iterator[BlockedDisruption]:
         """The blocked reasons of a node, without budgets."""
@@ -86,7 +86,7 @@ class NodeEvaluator:
         for reason in standing.wanted:
             if when_forced(member, pool, reason).contains(now):
                 continue
-            blocking = [each for each in standing_rules(member, pool, reason, now) if not each.allowed]
+            blocking = [verdict for verdict in standing_rules(member, pool, reason, now) if not verdict.allowed]
             if not (judged := pods_rule(member, reason, pods, now)).allowed:
                 blocking += verdicts or [judged]
             until = min((verdict.until for verdict in blocking if verdict.until is not None), default=None)

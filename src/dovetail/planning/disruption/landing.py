@@ -82,7 +82,7 @@ def largest_that_holds(board: DisruptionBoard, rules: ConsolidationOptions, move
 
 def _smaller(candidates: Sequence[Candidate], why: NotConsolidatable) -> list[Candidate]:
     """Without the node whose pod finds no room. A large set becomes half as large, so that few checks suffice."""
-    rest = [each for each in candidates if all(pod.ref != why.pod for pod in each.pods)]
+    rest = [candidate for candidate in candidates if all(pod.ref != why.pod for pod in candidate.pods)]
     return rest[: len(rest) // 2] if len(rest) > _FEW or len(rest) == len(candidates) else rest
 
 
@@ -103,13 +103,13 @@ def find_waves(world: World, arrival: Arrival) -> Waves | PodInfo:
         waves = _grouped(arrival.pods, turns)
         pod = _first_without_room(world, arrival, waves)
         if pod is None:
-            return tuple(tuple(sorted(each.uid for each in wave)) for wave in waves[:-1])
+            return tuple(tuple(sorted(member.uid for member in wave)) for wave in waves[:-1])
         if left == 1 or pod.uid not in own or turns[pod.uid] == _MOST_WAVES:
             return pod
         earlier = turns[pod.uid] + 1
-        for each in arrival.pods:
-            if each.request == pod.request and each.rules == pod.rules:
-                turns[each.uid] = earlier
+        for other in arrival.pods:
+            if other.request == pod.request and other.rules == pod.rules:
+                turns[other.uid] = earlier
     raise AssertionError("the last check returns")
 
 
@@ -147,10 +147,10 @@ def _first_without_room(
 
 def _arrival(board: DisruptionBoard, move: Move) -> Arrival:
     return Arrival(
-        pods=tuple(pod for each in move.candidates for pod in each.pods),
+        pods=tuple(pod for candidate in move.candidates for pod in candidate.pods),
         others=(*board.arriving, *board.owed),
         homeless=_homeless(board.world, board.owed),
-        without=(*sorted(board.gone), *(each.node for each in move.candidates)),
+        without=(*sorted(board.gone), *(candidate.node for candidate in move.candidates)),
         coming=(*board.coming, *replacement_nodes(board, move.replacements)),
     )
 

@@ -78,21 +78,21 @@ def decide_pass(board: DisruptionBoard, rules: ConsolidationOptions, *, go_on: G
     commands: tuple[Command, ...] = ()
     this = _Pass(board, rules, go_on)
     for method, decide in _METHODS:
-        found = decide(this, method)
-        standing |= found.standing
-        refused = {**found.refused, **refused}  # the first reason counts
+        decision = decide(this, method)
+        standing |= decision.standing
+        refused = {**decision.refused, **refused}  # the first reason counts
         if method not in CONSOLIDATING:
-            unreplaced |= {(node, REASONS[method]): why for node, why in found.refused.items()}
-        complete &= found.complete
-        if not found.commands:
+            unreplaced |= {(node, REASONS[method]): why for node, why in decision.refused.items()}
+        complete &= decision.complete
+        if not decision.commands:
             continue
-        if commands and not found.validated_first:
+        if commands and not decision.validated_first:
             break  # it would start before them; the next pass finds it again
-        commands, validated_first = (*commands, *found.commands), found.validated_first
+        commands, validated_first = (*commands, *decision.commands), decision.validated_first
         if method is not Method.EMPTINESS:
             break
-        assert found.board is not None
-        this = _Pass(found.board.without_decided(), rules, go_on)
+        assert decision.board is not None
+        this = _Pass(decision.board.without_decided(), rules, go_on)
     taken = {node for command in commands for node in command.nodes}
     started = taken if not validated_first else set[str]()
     return Decision(
@@ -121,19 +121,19 @@ class _Pass:
 def _emptiness(this: _Pass, method: Method) -> Decision:
     """One command for all empty nodes that the budgets allow (02 §7.2), and one for each node whose pods cost nothing
     to move (R51)."""
-    found = without_replacement(this.board, in_order(this.board.of(REASONS[method])), this.go_on)
-    bare = [each for each in found.taken if each.bare]
-    groups = [*([bare] if bare else []), *([each] for each in found.taken if not each.bare)]
+    result = without_replacement(this.board, in_order(this.board.of(REASONS[method])), this.go_on)
+    bare = [candidate for candidate in result.taken if candidate.bare]
+    groups = [*([bare] if bare else []), *([candidate] for candidate in result.taken if not candidate.bare)]
     return Decision(
         commands=tuple(
-            make_command(this.board, method, group, solution=found.landing, savings=saved_by_deleting(group))
+            make_command(this.board, method, group, solution=result.landing, savings=saved_by_deleting(group))
             for group in groups
         ),
         validated_first=True,
-        standing=frozenset(each.node for each in (*found.taken, *found.waiting)),
-        refused=found.refused,
-        complete=found.complete,
-        board=found.board,
+        standing=frozenset(candidate.node for candidate in (*result.taken, *result.waiting)),
+        refused=result.refused,
+        complete=result.complete,
+        board=result.board,
     )
 
 
@@ -141,47 +141,47 @@ def _like_for_like(this: _Pass, method: Method) -> Decision:
     """Replaces each node by one from the template, within the budget and the limit of nodes (02 §7.3)."""
     board, reason = this.board, REASONS[method]
     budgets = RemainingBudgets(board, reason)
-    order = [each for each in _longest_first(board.of(reason)) if _is_static(board, each)]
+    order = [candidate for candidate in _longest_first(board.of(reason)) if _is_static(board, candidate)]
     free = {name: pool.free_claims for name, pool in board.pools.items()}
     commands: list[Command] = []
-    for each in order:
-        pool, left = board.pools[each.pool], free[each.pool]
+    for candidate in order:
+        pool, left = board.pools[candidate.pool], free[candidate.pool]
         if pool.claims > (pool.replicas or 0) or (left is not None and left <= 0):
             continue  # scaling down comes first, and the limit must allow a replacement
-        if budgets.take(each):
-            free[each.pool] = None if left is None else left - 1
-            template = NewClaim(pool=each.pool, pods=(), requirements=NO_REQUIREMENTS, types=(), requests=NOTHING)
-            commands.append(make_command(board, method, [each], replacements=[template]))
+        if budgets.take(candidate):
+            free[candidate.pool] = None if left is None else left - 1
+            template = NewClaim(pool=candidate.pool, pods=(), requirements=NO_REQUIREMENTS, types=(), requests=NOTHING)
+            commands.append(make_command(board, method, [candidate], replacements=[template]))
     taken = {node for command in commands for node in command.nodes}
-    waiting = frozenset(each.node for each in order if each.node not in taken)
+    waiting = frozenset(candidate.node for candidate in order if candidate.node not in taken)
     return Decision(commands=tuple(commands), standing=waiting)
 
 
 def _replaced(this: _Pass, method: Method) -> Decision:
     """All nodes without pods to place, or else all nodes whose pods have a place; one command each (02 §7.4)."""
     board, reason = this.board, REASONS[method]
-    order = _longest_first(each for each in board.of(reason) if not _is_static(board, each))
+    order = _longest_first(candidate for candidate in board.of(reason) if not _is_static(board, candidate))
     budgets = RemainingBudgets(board, reason)
-    nodes = frozenset(each.node for each in order)
-    bare = [each for each in order if each.bare and budgets.take(each)]
+    nodes = frozenset(candidate.node for candidate in order)
+    bare = [candidate for candidate in order if candidate.bare and budgets.take(candidate)]
     if bare:
-        commands = [make_command(board, method, [each], savings=each.price) for each in bare]
+        commands = [make_command(board, method, [candidate], savings=candidate.price) for candidate in bare]
         return Decision(commands=tuple(commands), standing=nodes)
     commands, refused, complete = [], dict[str, Sentence](), True
     exchange = NodeExchange(board, order)
-    for each in order:
-        if not budgets.allow(each) or not exchange.board.is_open(each):
+    for candidate in order:
+        if not budgets.allow(candidate) or not exchange.board.is_open(candidate):
             continue
         complete = this.go_on()
         if not complete:
             break
-        solution = exchange.place(each)
+        solution = exchange.place(candidate)
         if isinstance(solution, NotConsolidatable):
-            refused[each.node] = solution.message
-        elif budgets.take(each):
-            before, new = exchange.board, exchange.go(each, solution)
-            waves = waves_of_replaced(before, each, new) if len(commands) < _WITH_WAVES else ()
-            commands.append(make_command(board, method, [each], solution=solution, replacements=new, waves=waves))
+            refused[candidate.node] = solution.message
+        elif budgets.take(candidate):
+            before, new = exchange.board, exchange.go(candidate, solution)
+            waves = waves_of_replaced(before, candidate, new) if len(commands) < _WITH_WAVES else ()
+            commands.append(make_command(board, method, [candidate], solution=solution, replacements=new, waves=waves))
     return Decision(
         commands=with_final_landing(commands, exchange.board),
         standing=nodes - refused.keys(),
@@ -200,15 +200,15 @@ class NodeExchange:
     def __init__(self, board: DisruptionBoard, candidates: Iterable[Candidate]) -> None:
         self.board = board
         self._coming, self._owed = board.world.coming_up(board.owed)
-        self._aging = {each.node for each in candidates}
+        self._aging = {candidate.node for candidate in candidates}
 
     def place(self, candidate: Candidate, *, explain: bool = True) -> Solution | NotConsolidatable:
         """The targets of its pods, in addition to the pods that were placed before."""
         board = self.board
         aging = sorted(self._aging - {candidate.node, *self._coming} - board.gone - board.expecting)
-        found = simulate(board, [candidate], shut=[*self._coming, *aging], owed=self._owed) if aging else None
-        if isinstance(found, Solution):
-            return found
+        solution = simulate(board, [candidate], shut=[*self._coming, *aging], owed=self._owed) if aging else None
+        if isinstance(solution, Solution):
+            return solution
         return simulate(board, [candidate], shut=self._coming, owed=self._owed, explain=explain)
 
     def go(self, candidate: Candidate, solution: Solution) -> list[NewClaim]:
@@ -219,7 +219,9 @@ class NodeExchange:
 
 def _longest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Nodes without pods to place first, then by the age of the reason."""
-    return sorted(candidates, key=lambda each: (not each.bare, each.since or _NEVER_SEEN, each.node))
+    return sorted(
+        candidates, key=lambda candidate: (not candidate.bare, candidate.since or _NEVER_SEEN, candidate.node)
+    )
 
 
 def _is_static(board: DisruptionBoard, candidate: Candidate) -> bool:
@@ -263,14 +265,14 @@ def _consolidated(this: _Pass, commands: list[Command], board: DisruptionBoard, 
         if isinstance(held, Move):
             commands.append(_consolidating(board, Method.SINGLE_NODE, held))
             board = board.after(held.candidates, held.solution, replacement_nodes(board, held.replacements))
-    found = this.alone
-    could_go = {each.node for move in found.moves for each in move.candidates} - unsafe.keys()
+    singles = this.alone
+    could_go = {candidate.node for move in singles.moves for candidate in move.candidates} - unsafe.keys()
     return Decision(
         commands=with_final_landing(commands, board),
         validated_first=True,
         standing=frozenset(could_go.union(*(command.nodes for command in commands))),
-        refused=found.refused | unsafe,
-        complete=found.complete,
+        refused=singles.refused | unsafe,
+        complete=singles.complete,
     )
 
 
@@ -281,7 +283,7 @@ def _consolidating(board: DisruptionBoard, method: Method, move: Move) -> Comman
         move.candidates,
         solution=move.solution,
         replacements=move.replacements,
-        savings=None if any(each.price is None for each in move.candidates) else move.savings,
+        savings=None if any(candidate.price is None for candidate in move.candidates) else move.savings,
         waves=move.waves,
     )
 

@@ -34,7 +34,7 @@ class PendingPods(msgspec.Struct, frozen=True):
 
     def until(self) -> datetime | None:
         """When the first node or pool is no longer waited for, if nothing but time changes."""
-        return min((each.until for each in (*self.by_node.values(), *self.by_pool.values())), default=None)
+        return min((group.until for group in (*self.by_node.values(), *self.by_pool.values())), default=None)
 
 
 def pending_pods(world: World, owed: tuple[PodInfo, ...], now: datetime) -> PendingPods:

@@ -53,20 +53,20 @@ class PoolBudgets:
 
     def read(self, pools: Iterable[objects.NodePool]) -> Mapping[str, ParsedPool]:
         """Returns the pools by name."""
-        found: dict[str, ParsedPool] = {}
+        parsed: dict[str, ParsedPool] = {}
         for pool in pools:
-            known = self._known.get(pool.metadata.name)
-            if known is None or known.pool is not pool:
+            cached = self._known.get(pool.metadata.name)
+            if cached is None or cached.pool is not pool:
                 record = pool_record(pool, self._settings)
                 if (
-                    known is not None and record == known.record
+                    cached is not None and record == cached.record
                 ):  # only its status changed, so that cached verdicts stay valid
-                    known = ParsedPool(pool, known.record, known.budgets)
+                    cached = ParsedPool(pool, cached.record, cached.budgets)
                 else:
-                    known = ParsedPool(pool, record, read_budgets(record.budgets, self._settings))
-            found[pool.metadata.name] = known
-        self._known = found
-        return found
+                    cached = ParsedPool(pool, record, read_budgets(record.budgets, self._settings))
+            parsed[pool.metadata.name] = cached
+        self._known = parsed
+        return parsed
 
     def spending(
         self,
@@ -77,15 +77,15 @@ class PoolBudgets:
     ) -> dict[str, PoolAllowances]:
         """By pool. `taken`: whether a claim is in a command, also before its objects show that."""
         standing = defaultdict(list)
-        for one in nodes:
-            standing[one.member.pool].append((one.member, one.state))
-        found = {}
+        for node in nodes:
+            standing[node.member.pool].append((node.member, node.state))
+        by_pool = {}
         for name, pool in pools.items():
             counts = count_with(counts_of(standing[name]), standing[name], taken)
             allowed = allowances(pool.budgets, now=now, counts=counts, reading=self._settings.budgets)
             starting = starting_nodes([member for member, _ in standing[name]], now)
-            found[name] = PoolAllowances(counts, allowed, starting)
-        return found
+            by_pool[name] = PoolAllowances(counts, allowed, starting)
+        return by_pool
 
 
 def count_with(

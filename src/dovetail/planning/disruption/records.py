@@ -42,7 +42,7 @@ def record_of(command: Command, deadline: datetime) -> CommandRecord:
         reason=command.reason,
         method=command.method,
         deadline=deadline,
-        claims=tuple(sorted(each.claim for each in command.candidates)),
+        claims=tuple(sorted(candidate.claim for candidate in command.candidates)),
         replacements=tuple(claim_name(claim.pool, command.id, str(number)) for number, claim in replacements),
         waves=command.waves,
     )
@@ -73,8 +73,8 @@ def is_carried_by_all(record: CommandRecord, find: Callable[[str], objects.NodeC
 
     Claims that are gone or being deleted do not count; at least one must be left.
     """
-    found = [claim for claim in map(find, record.claims) if claim and claim.metadata.deletion_timestamp is None]
-    return bool(found) and all(record_on(claim) == record for claim in found)
+    claims = [claim for claim in map(find, record.claims) if claim and claim.metadata.deletion_timestamp is None]
+    return bool(claims) and all(record_on(claim) == record for claim in claims)
 
 
 def is_replacement(claim: objects.NodeClaim, record: CommandRecord) -> bool:

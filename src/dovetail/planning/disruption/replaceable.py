@@ -35,21 +35,23 @@ def replacement_verdicts(
     `backoffs`: the pools whose last replacements failed (R23, R52). `only`: names of nodes. `types_known`: the instance
     types are those of the provider.
     """
-    found: dict[tuple[str, Reason], Verdict] = {}
+    verdicts: dict[tuple[str, Reason], Verdict] = {}
     refused = 0
     for reason in MARKED:
         candidates = board.of(reason)
-        exchange = NodeExchange(board, [each for each in candidates if board.pools[each.pool].replicas is None])
-        for each in candidates:
-            if only is not None and each.node not in only:
+        exchange = NodeExchange(
+            board, [candidate for candidate in candidates if board.pools[candidate.pool].replicas is None]
+        )
+        for candidate in candidates:
+            if only is not None and candidate.node not in only:
                 continue
-            verdict = blocked_by_pool(board, each, backoffs)
+            verdict = blocked_by_pool(board, candidate, backoffs)
             if verdict is None:
-                placed = exchange.place(each, explain=refused < _EXPLAINED)
+                placed = exchange.place(candidate, explain=refused < _EXPLAINED)
                 refused += isinstance(placed, NotConsolidatable)
-                verdict = _placed(each, placed, board.pools[each.pool], types_known=types_known)
-            found[each.node, reason] = verdict
-    return found
+                verdict = _placed(candidate, placed, board.pools[candidate.pool], types_known=types_known)
+            verdicts[candidate.node, reason] = verdict
+    return verdicts
 
 
 def blocked_by_pool(

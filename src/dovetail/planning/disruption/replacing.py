@@ -34,7 +34,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> float:
-        return sum(each.cost for each in self.candidates)
+        return sum(candidate.cost for candidate in self.candidates)
 
     @property
     def savings_per_cost(self) -> float:
@@ -76,12 +76,12 @@ def simulate(
 
     `shut`: nodes that take no pods. `owed`: instead of the board's.
     """
-    unmovable = next((why for each in candidates for why in each.unmovable), None)
+    unmovable = next((why for candidate in candidates for why in candidate.unmovable), None)
     if unmovable is not None:
         return NotConsolidatable(unmovable)
     solution = board.world.what_if(
-        [*board.moved, *(pod for each in candidates for pod in each.pods)],
-        [*board.gone, *(each.node for each in candidates)],
+        [*board.moved, *(pod for candidate in candidates for pod in candidate.pods)],
+        [*board.gone, *(candidate.node for candidate in candidates)],
         shut=shut,
         owed=board.owed if owed is None else owed,
         explain=explain,
@@ -110,7 +110,7 @@ def crowded_out(board: DisruptionBoard, solution: Solution) -> NotConsolidatable
     if not with_room:
         return None
     lost = with_room.difference(*solution.existing.values())
-    pod = next((each for each in board.owed if each.uid in lost), None)
+    pod = next((owed_pod for owed_pod in board.owed if owed_pod.uid in lost), None)
     if pod is None:
         return None
     return NotConsolidatable(
@@ -136,14 +136,14 @@ def decide(
         return solution
     if (crowded := crowded_out(board, solution)) is not None:
         return crowded
-    moved = {pod.uid for each in candidates for pod in each.pods}
+    moved = {pod.uid for candidate in candidates for pod in candidate.pods}
     new = solution.new_for(moved)
     chosen = tuple(candidates)
     if not new:
-        return Move(candidates=chosen, solution=solution, savings=sum(each.price or 0 for each in candidates))
+        return Move(candidates=chosen, solution=solution, savings=sum(candidate.price or 0 for candidate in candidates))
     if not rules.replaces:
         return NotConsolidatable(Sentence("its pods need a new node, and nodes are not replaced to save cost here"))
-    unknown = next((each for each in candidates if each.price is None), None)
+    unknown = next((candidate for candidate in candidates if candidate.price is None), None)
     if unknown is not None:
         return NotConsolidatable(
             Sentence(f"the price of node {unknown.node} is not known, so nothing is known to be cheaper")
@@ -151,7 +151,7 @@ def decide(
     replacement = cheaper(board.world.types, new[0], candidates, rules)
     if isinstance(replacement, NotConsolidatable):
         return msgspec.structs.replace(replacement, too_expensive=True)
-    price = sum(each.price or 0 for each in candidates)
+    price = sum(candidate.price or 0 for candidate in candidates)
     saved = price - launch_price(board.world.types, replacement)
     if saved * _LEAST_SAVING < price:
         little = f"a new node would save {price_text(saved)} of {price_text(price)}, less than a twentieth"
@@ -169,39 +169,39 @@ def cheaper(
     rules: ConsolidationOptions,
 ) -> NewClaim | NotConsolidatable:
     """The new node, with only those types that cost less in the worst case than all candidates together."""
-    limit = sum(each.price or 0 for each in candidates)
+    limit = sum(candidate.price or 0 for candidate in candidates)
     allowed = claim.requirements.get(names.CAPACITY_TYPE_LABEL)
-    from_spot = all(each.spot for each in candidates) and allowed.has(CapacityType.SPOT)
+    from_spot = all(candidate.spot for candidate in candidates) and allowed.has(CapacityType.SPOT)
     if from_spot and not rules.spot_to_spot:
         return NotConsolidatable(Sentence(_SPOT_TO_SPOT))
     ways = _ways_below(types, claim, limit)
-    spot = {name: bought for name, each in ways.items() if (bought := [way for way in each if _is_spot(way)])}
+    spot = {name: bought for name, offers in ways.items() if (bought := [way for way in offers if _is_spot(way)])}
     if from_spot or (allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and spot):
         # A failed spot launch must not become a more expensive on-demand launch.
         claim, ways = _pinned(claim, CapacityType.SPOT), spot
-    found = _below(types, claim, ways, limit)
-    if isinstance(found, NewClaim) and len(candidates) > 1:
-        found = _unlike(types, found, ways, candidates)
-    if isinstance(found, NotConsolidatable) or not (from_spot and len(candidates) == 1):
-        return found
-    if len(found.types) < _FEWEST_SPOT_TYPES:
-        few = f"only with {_FEWEST_SPOT_TYPES} cheaper types to choose from, and there are {len(found.types)}"
+    replacement = _below(types, claim, ways, limit)
+    if isinstance(replacement, NewClaim) and len(candidates) > 1:
+        replacement = _unlike(types, replacement, ways, candidates)
+    if isinstance(replacement, NotConsolidatable) or not (from_spot and len(candidates) == 1):
+        return replacement
+    if len(replacement.types) < _FEWEST_SPOT_TYPES:
+        few = f"only with {_FEWEST_SPOT_TYPES} cheaper types to choose from, and there are {len(replacement.types)}"
         return NotConsolidatable(Sentence(f"spot is consolidated into spot {few}"))
-    return _fewest(types, found)
+    return _fewest(types, replacement)
 
 
 def _ways_below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, limit: int) -> Ways:
     """Stops at the first type that is too expensive at its cheapest offer: the types are ordered by price."""
-    known = {type_.name: type_ for type_ in types_of(types, claim)}
-    found: Ways = {}
+    by_name = {type_.name: type_ for type_ in types_of(types, claim)}
+    ways_by_type: Ways = {}
     for name in claim.types:
-        ways = _ways(known[name], claim) if name in known else []
+        ways = _ways(by_name[name], claim) if name in by_name else []
         too_expensive = bool(ways) and min(way.price for way in ways) >= limit
-        if ways and not (too_expensive and found):  # keeps the cheapest type for the message if none is cheaper
-            found[name] = ways
+        if ways and not (too_expensive and ways_by_type):  # keeps the cheapest type for the message if none is cheaper
+            ways_by_type[name] = ways
         if too_expensive:
             break
-    return found
+    return ways_by_type
 
 
 def _below(
@@ -209,30 +209,32 @@ def _below(
 ) -> NewClaim | NotConsolidatable:
     """With the types that cost strictly less than the limit."""
     named = set(claim.types)
-    prices = [(min(way.price for way in each), name, worst_price(each)) for name, each in ways.items() if name in named]
+    prices = [
+        (min(way.price for way in offers), name, worst_price(offers)) for name, offers in ways.items() if name in named
+    ]
     if not prices:
         return NotConsolidatable(Sentence("no new node that would do can be bought now"))
-    kept = [name for _, name, worst in sorted(prices) if worst < limit]
-    if not kept:
+    cheap = [name for _, name, worst in sorted(prices) if worst < limit]
+    if not cheap:
         least = f"costs {price_text(min(worst for *_, worst in prices))}, not less than {price_text(limit)}"
         return NotConsolidatable(Sentence(f"the cheapest new node that would do {least}"))
-    return _with_types(types, claim, kept)
+    return _with_types(types, claim, cheap)
 
 
 def _unlike(
     types: Mapping[str, Sequence[MachineType]], claim: NewClaim, ways: Ways, candidates: Iterable[Candidate]
 ) -> NewClaim | NotConsolidatable:
     """Several nodes become one of the same type only if that is cheaper than the cheapest such node."""
-    same = [each.price or 0 for each in candidates if each.type in claim.types]
+    same = [candidate.price or 0 for candidate in candidates if candidate.type in claim.types]
     return _below(types, claim, ways, min(same)) if same else claim
 
 
 def _fewest(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> NewClaim:
     """The cheapest fifteen types, or more if `minValues` needs them."""
     for number in range(_FEWEST_SPOT_TYPES, len(claim.types) + 1):
-        kept = _with_types(types, claim, claim.types[:number])
-        if isinstance(kept, NewClaim):
-            return kept
+        reduced = _with_types(types, claim, claim.types[:number])
+        if isinstance(reduced, NewClaim):
+            return reduced
     return claim
 
 
@@ -267,7 +269,10 @@ def worst_price(ways: Sequence[Offer]) -> int:
         for capacity_type in _LAUNCH_ORDER:
             if asked.has(capacity_type):
                 prices[capacity_type] = max(way.price, prices.get(capacity_type, 0))
-    return next((prices[each] for each in _LAUNCH_ORDER if each in prices), max(way.price for way in ways))
+    return next(
+        (prices[capacity_type] for capacity_type in _LAUNCH_ORDER if capacity_type in prices),
+        max(way.price for way in ways),
+    )
 
 
 def launch_price(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> int:
@@ -279,9 +284,9 @@ def _ways(type_: MachineType, claim: NewClaim) -> list[Offer]:
     """The available offers of the type for this node. Reserved offers count only for its own reservations."""
     node, may_use = claim.requirements, claim.reservations or ("",)
     return [
-        each
-        for each in type_.offers
-        if each.available and each.reservation in may_use and _suits(node, each.requirements)
+        offer
+        for offer in type_.offers
+        if offer.available and offer.reservation in may_use and _suits(node, offer.requirements)
     ]
 
 

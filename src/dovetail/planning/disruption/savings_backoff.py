@@ -74,14 +74,14 @@ class SavingsBackoffs:
         """
         recent = self._recent.setdefault(pool, deque(maxlen=JUDGED))
         recent.append(_Outcome(promised, realised))
-        known = self._watched.get(pool)
-        if len(recent) < JUDGED or (known is not None and now < known.backoff.until):
+        watch = self._watched.get(pool)
+        if len(recent) < JUDGED or (watch is not None and now < watch.backoff.until):
             return None
-        sums = _Outcome(sum(each.promised for each in recent), sum(each.realised for each in recent))
+        sums = _Outcome(sum(outcome.promised for outcome in recent), sum(outcome.realised for outcome in recent))
         if 2 * sums.realised >= sums.promised:
             self._watched.pop(pool, None)
             return None
-        times = 1 if known is None else known.backoff.times + 1
+        times = 1 if watch is None else watch.backoff.times + 1
         delay = min(FIRST_DELAY * 2 ** min(times - 1, 10), LONGEST_DELAY)
         backoff = SavingsBackoff(times=times, until=now + delay, promised=sums.promised, realised=sums.realised)
         self._watched[pool] = _Watch(backoff, pool_size(pool))
@@ -107,7 +107,7 @@ class SavingsBackoffs:
         self._recent.pop(pool, None)
 
     def active(self, now: datetime) -> dict[str, SavingsBackoff]:
-        return {pool: each.backoff for pool, each in self._watched.items() if now < each.backoff.until}
+        return {pool: watch.backoff for pool, watch in self._watched.items() if now < watch.backoff.until}
 
 
 def without_moves(candidate: Candidate, backoffs: Mapping[str, SavingsBackoff]) -> Candidate:

@@ -56,27 +56,27 @@ def validated(command: Command, board: DisruptionBoard, rules: ConsolidationOpti
 
 def _present(command: Command, board: DisruptionBoard) -> list[Candidate]:
     """The current versions of its candidates, as far as they are still candidates."""
-    now = {each.node: each for each in board.of(REASONS[command.method])}
-    same = ((each, now.get(each.node)) for each in command.candidates)
+    now = {candidate.node: candidate for candidate in board.of(REASONS[command.method])}
+    same = ((candidate, now.get(candidate.node)) for candidate in command.candidates)
     return [new for old, new in same if new and new.claim_uid == old.claim_uid and board.is_open(new)]
 
 
 def _still_empty(command: Command, board: DisruptionBoard) -> ValidationResult:
     """Keeps the nodes that are still empty."""
-    found = without_replacement(board, _present(command, board))
-    kept = {each.node for each in found.taken}
-    lost = tuple(node for node in command.nodes if node not in kept)
+    result = without_replacement(board, _present(command, board))
+    going = {candidate.node for candidate in result.taken}
+    lost = tuple(node for node in command.nodes if node not in going)
     cause, message = RejectionCause.CHURN, Sentence("pods have come, or something else holds it back now")
-    if found.waiting:
+    if result.waiting:
         cause, message = RejectionCause.BUDGET, Sentence(_SMALLER)
-    elif found.refused:
-        cause, message = RejectionCause.SCHEDULING, next(iter(found.refused.values()))
+    elif result.refused:
+        cause, message = RejectionCause.SCHEDULING, next(iter(result.refused.values()))
     started = None
-    if found.taken:
-        savings = saved_by_deleting(found.taken)
-        started = make_command(board, command.method, found.taken, solution=found.landing, savings=savings)
+    if result.taken:
+        savings = saved_by_deleting(result.taken)
+        started = make_command(board, command.method, result.taken, solution=result.landing, savings=savings)
     rejected = Rejection(cause=cause, message=message, nodes=lost) if lost else None
-    return ValidationResult(started, rejected, found.board)
+    return ValidationResult(started, rejected, result.board)
 
 
 def _still_consolidating(command: Command, board: DisruptionBoard, rules: ConsolidationOptions) -> ValidationResult:
@@ -88,8 +88,8 @@ def _still_consolidating(command: Command, board: DisruptionBoard, rules: Consol
 
     present = _present(command, board)
     if len(present) < len(nodes):
-        kept = {each.node for each in present}
-        lost = tuple(node for node in nodes if node not in kept)
+        going = {candidate.node for candidate in present}
+        lost = tuple(node for node in nodes if node not in going)
         return refused(RejectionCause.CHURN, f"{', '.join(lost)} cannot go any more")
     if not RemainingBudgets(board, command.reason).within(present):
         return refused(RejectionCause.BUDGET, _SMALLER)
@@ -99,16 +99,16 @@ def _still_consolidating(command: Command, board: DisruptionBoard, rules: Consol
     if len(move.replacements) > len(command.replacements):
         return refused(RejectionCause.SCHEDULING, "a new node is needed now")
     replacements = [
-        msgspec.structs.replace(found, types=planned.types)
-        for planned, found in zip(command.replacements, move.replacements, strict=False)
-        if set(planned.types) <= set(found.types) and not too_few_kinds(board.world.types, found, planned.types)
+        msgspec.structs.replace(claim, types=planned.types)
+        for planned, claim in zip(command.replacements, move.replacements, strict=False)
+        if set(planned.types) <= set(claim.types) and not too_few_kinds(board.world.types, claim, planned.types)
     ]
     if len(replacements) < len(move.replacements):
         return refused(RejectionCause.SCHEDULING, "some of the planned instance types would not do any more")
     held = in_waves(board, msgspec.structs.replace(move, replacements=tuple(replacements)))
     if isinstance(held, NotConsolidatable):
         return refused(RejectionCause.SCHEDULING, held.message)
-    price = sum(launch_price(board.world.types, each) for each in replacements)
+    price = sum(launch_price(board.world.types, claim) for claim in replacements)
     deleted = saved_by_deleting(present)
     started = make_command(
         board,

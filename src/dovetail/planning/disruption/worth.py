@@ -19,14 +19,14 @@ _LEAST: Final = 0.25
 
 def not_worth_it(move: Move, pools: Mapping[str, PoolFacts]) -> NotConsolidatable | None:
     """Why a pool of the move refuses it; None: all of them accept."""
-    source_cost = sum(each.price or 0 for each in move.candidates)
-    for name in sorted({each.pool for each in move.candidates}):
-        pool, candidates = pools[name], [each for each in move.candidates if each.pool == name]
+    source_cost = sum(candidate.price or 0 for candidate in move.candidates)
+    for name in sorted({candidate.pool for candidate in move.candidates}):
+        pool, candidates = pools[name], [candidate for candidate in move.candidates if candidate.pool == name]
         balanced = pool.policy == ConsolidationPolicy.BALANCED
         if not balanced and pool.total_cost <= 0:
             continue  # some price is unknown
-        share = sum(each.price or 0 for each in candidates) / source_cost if source_cost else 0.0
-        score = _score(pool, move.savings * share, sum(each.cost for each in candidates))
+        share = sum(candidate.price or 0 for candidate in candidates) / source_cost if source_cost else 0.0
+        score = _score(pool, move.savings * share, sum(candidate.cost for candidate in candidates))
         if score < (least := _BALANCED if balanced else _LEAST):
             saves = f"for each part of its disruption this saves {score:.2f} parts of its cost, less than {least}"
             why = (
@@ -48,7 +48,7 @@ def _score(pool: PoolFacts, savings: float, cost: float) -> float:
 def gain(move: Move, pools: Mapping[str, PoolFacts]) -> float:
     """What a move saves beyond the least that its disruption asks for, in billionths per hour."""
     asked = 0.0
-    for each in move.candidates:
-        pool = pools[each.pool]
-        asked += each.cost * pool.total_cost / pool.total_disruption if pool.total_disruption > 0 else 0.0
+    for candidate in move.candidates:
+        pool = pools[candidate.pool]
+        asked += candidate.cost * pool.total_cost / pool.total_disruption if pool.total_disruption > 0 else 0.0
     return move.savings - _LEAST * asked

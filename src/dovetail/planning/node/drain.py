@@ -153,19 +153,19 @@ NAMED_AT_MOST = 3
 
 def waiting_note(steps: Sequence[PodStep], deadline: datetime | None, blocked: dict[str, str]) -> str:
     """Which pods the drain waits for and why, and the deadline. `blocked`: refused evictions, by pod UID."""
-    one = len(steps) == 1
+    single = len(steps) == 1
     named = [
         f"{step.pod.namespace}/{step.pod.name} ({blocked.get(step.pod.uid, step.why)})"
         for step in sorted(steps, key=tells_most)[:NAMED_AT_MOST]
     ]
     more = f" and {len(steps) - NAMED_AT_MOST} more" if len(steps) > NAMED_AT_MOST else ""
     what = "waiting to be evicted"
-    forced = f"; no terminationGracePeriod: the node waits until {'it is' if one else 'they are'} gone"
+    forced = f"; no terminationGracePeriod: the node waits until {'it is' if single else 'they are'} gone"
     if is_going(steps):  # the node waits for none of them for ever
         what, forced = "terminating", ""
     if deadline is not None:
         forced = f"; all that is left is deleted by {format_time(deadline)}"
-    return f"{len(steps)} {'pod is' if one else 'pods are'} {what}: {', '.join(named)}{more}{forced}"
+    return f"{len(steps)} {'pod is' if single else 'pods are'} {what}: {', '.join(named)}{more}{forced}"
 
 
 def is_going(steps: Iterable[PodStep]) -> bool:

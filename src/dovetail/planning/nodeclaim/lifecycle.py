@@ -84,10 +84,10 @@ def _with_owner(owners: Sequence[objects.OwnerReference], claim: objects.NodeCla
         uid=claim.metadata.uid,
         block_owner_deletion=True,
     )
-    known = any(
+    is_listed = any(
         (other.api_version, other.kind, other.uid) == (owner.api_version, owner.kind, owner.uid) for other in owners
     )
-    return [*owners, *(() if known else (owner,))]
+    return [*owners, *(() if is_listed else (owner,))]
 
 
 def to_body(struct: objects.Wire) -> dict[str, Any]:

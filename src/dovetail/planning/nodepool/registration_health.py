@@ -70,8 +70,8 @@ def remembered(pool: NodePool) -> RegistrationHistory:
 
 def is_outdated(pool: NodePool, node_class: NodeClass | None) -> bool:
     """Whether the condition is about an earlier version of the pool or its node class, so that the history restarts."""
-    found = next((e for e in pool.status.conditions if e.type == ConditionType.NODE_REGISTRATION_HEALTHY), None)
-    if found is None or found.observed_generation != pool.metadata.generation:
+    condition = next((e for e in pool.status.conditions if e.type == ConditionType.NODE_REGISTRATION_HEALTHY), None)
+    if condition is None or condition.observed_generation != pool.metadata.generation:
         return True
     return node_class is not None and node_class.metadata.generation != pool.status.node_class_observed_generation
 

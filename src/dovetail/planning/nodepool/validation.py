@@ -134,10 +134,10 @@ def _requirement_flaws(field: str, requirement: objects.NodeSelectorRequirement)
     if flaw := value_flaw(requirement.operator, requirement.values, requirement.min_values):
         yield FieldError(f"{field}.{flaw.field}", f"{about}: {flaw.message}", flaw.remedy)
     elif _chooses_capacity_type(requirement):
-        known = len(set(requirement.values) & set(CapacityType))
-        if known < (requirement.min_values or 1):
+        number = len(set(requirement.values) & set(CapacityType))
+        if number < (requirement.min_values or 1):
             types = ", ".join(CapacityType)
-            message = f"{about}: of its values only {known} are capacity types ({types})"
+            message = f"{about}: of its values only {number} are capacity types ({types})"
             yield FieldError(f"{field}.values", message, f"write some of {types}")
 
 

@@ -65,8 +65,8 @@ def nomination(batch_longest: timedelta) -> timedelta:
 
 def starved(problem: PlacementRequest) -> dict[str, str]:
     """The pools without usable types, and the note of the event."""
-    found = {pool.name: _starvation(pool, problem.types.get(pool.name, ()), problem.options) for pool in problem.pools}
-    return {name: why for name, why in found.items() if why}
+    notes = {pool.name: _starvation(pool, problem.types.get(pool.name, ()), problem.options) for pool in problem.pools}
+    return {name: why for name, why in notes.items() if why}
 
 
 def _starvation(pool: Pool, types: Sequence[MachineType], options: SchedulingOptions) -> str:
@@ -75,20 +75,20 @@ def _starvation(pool: Pool, types: Sequence[MachineType], options: SchedulingOpt
     text = "NodePool requirements filtered out all compatible available instance types"
     if not usable:
         return text
-    for each in pool.requirements if options.strict_min_values else ():
-        values = {value for type_ in usable for value in type_.requirements.get(each.key).values}
-        if each.min_values is not None and len(values) < each.min_values:
-            few = f"{each.key} has {len(values)} of at least {each.min_values} values"
+    for requirement in pool.requirements if options.strict_min_values else ():
+        values = {value for type_ in usable for value in type_.requirements.get(requirement.key).values}
+        if requirement.min_values is not None and len(values) < requirement.min_values:
+            few = f"{requirement.key} has {len(values)} of at least {requirement.min_values} values"
             return f"{text} due to minValues incompatibility: {few}"
     return ""
 
 
 def effective_zones(problem: PlacementRequest) -> dict[str, int]:
     """The number of pods for each zone that they are limited to, for several zones, and for none."""
-    known = {node.labels[names.ZONE_LABEL] for node in problem.nodes if names.ZONE_LABEL in node.labels}
+    zones = {node.labels[names.ZONE_LABEL] for node in problem.nodes if names.ZONE_LABEL in node.labels}
     for types in problem.types.values():
-        known.update(value for type_ in types for value in type_.requirements.get(names.ZONE_LABEL).values)
-    return dict(Counter(_zone(pod, known) for pod in problem.pods))
+        zones.update(value for type_ in types for value in type_.requirements.get(names.ZONE_LABEL).values)
+    return dict(Counter(_zone(pod, zones) for pod in problem.pods))
 
 
 def _zone(pod: PodInfo, known: Iterable[str]) -> str:
@@ -97,7 +97,7 @@ def _zone(pod: PodInfo, known: Iterable[str]) -> str:
         for nodes in pod.affinity.alternatives()
         for place in pod.volumes.alternatives
     ]
-    allowed = {zone for zone in known if any(each.has(zone) for each in wanted)}
+    allowed = {zone for zone in known if any(requirement.has(zone) for requirement in wanted)}
     return next(iter(allowed)) if len(allowed) == 1 else FLEXIBLE if allowed else NOWHERE
 
 
@@ -107,10 +107,10 @@ def _zone(pod: PodInfo, known: Iterable[str]) -> str:
 def usage_by_pool(nodes: Iterable[NodeInfo]) -> dict[str, Resources]:
     """The resources of each pool (06 §7.5), without nodes that are being disrupted."""
     held: dict[str, list[Resources]] = {}
-    one = Resources({names.NODES_RESOURCE: 1})
+    one_node = Resources({names.NODES_RESOURCE: 1})
     for node in nodes:
         if node.pool and node.open:
-            held.setdefault(node.pool, []).append(node.capacity + one)
+            held.setdefault(node.pool, []).append(node.capacity + one_node)
     return {pool: total(parts) for pool, parts in held.items()}
 
 
@@ -159,7 +159,9 @@ def claim_body(
         pool, requirements.without(names.HOSTNAME_LABEL, *_OF_PROGRESS), name, well_known, infers_labels=infers_labels
     )
     body["metadata"]["annotations"][names.MIN_VALUES_RELAXED] = str(claim.min_values_relaxed).lower()
-    body["spec"]["resources"] = {"requests": {each: _text(each, amount) for each, amount in claim.requests.items()}}
+    body["spec"]["resources"] = {
+        "requests": {resource: _text(resource, amount) for resource, amount in claim.requests.items()}
+    }
     return body
 
 
@@ -194,7 +196,7 @@ def _body(
     spec, class_ = template.spec, template.spec.node_class_ref
     not_labels = {*well_known, names.HOSTNAME_LABEL, *_OF_PROGRESS}
     inferred = requirements if infers_labels else ()
-    custom = {each.key: each.any_value() for each in inferred if each.key not in not_labels}
+    custom = {requirement.key: requirement.any_value() for requirement in inferred if requirement.key not in not_labels}
     owner = {"apiVersion": names.API_VERSION, "kind": names.NODEPOOL_KIND, "name": meta.name, "uid": meta.uid}
     copied = {
         "taints": spec.taints,

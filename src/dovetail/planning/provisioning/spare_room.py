@@ -110,7 +110,7 @@ def _zones(world: World, claim: NewClaim, pod: PodInfo) -> list[str]:
     offered = {
         zone for type_ in types_of(world.types, claim) for zone in type_.requirements.get(names.ZONE_LABEL).values
     }
-    return sorted(zone for zone in offered if of_pool.has(zone) and any(each.has(zone) for each in own))
+    return sorted(zone for zone in offered if of_pool.has(zone) and any(requirement.has(zone) for requirement in own))
 
 
 def _drawn(text: str) -> int:
@@ -148,12 +148,12 @@ def _together(planned: Solution, spare: Sequence[NewClaim]) -> Solution:
         return planned
     last = {uid: claim for claim in spare for uid in claim.pods}
     existing = {node: tuple(uid for uid in uids if uid not in last) for node, uids in planned.existing.items()}
-    kept = [_for_pods(claim, [uid for uid in claim.pods if uid not in last]) for claim in planned.new_claims]
-    kept += [_for_pods(claim, [uid for uid in claim.pods if last[uid] is claim]) for claim in spare]
+    claims = [_for_pods(claim, [uid for uid in claim.pods if uid not in last]) for claim in planned.new_claims]
+    claims += [_for_pods(claim, [uid for uid in claim.pods if last[uid] is claim]) for claim in spare]
     return msgspec.structs.replace(
         planned,
         existing={node: uids for node, uids in existing.items() if uids},
-        new_claims=tuple(claim for claim in kept if claim.pods),
+        new_claims=tuple(claim for claim in claims if claim.pods),
     )
 
 
