@@ -285,7 +285,7 @@ class PodInterner:
 
     def __init__(self, *, spread_by_default: bool = False, settings: RuleSettings = DEFAULT_SETTINGS) -> None:
         self._settings = settings
-        self._from_start = settings.durations is SpanStart.START
+        self._from_start = settings.in_drains.durations is SpanStart.START
         self._spread_by_default = spread_by_default
         # By the hash of the items: a key with the items would be larger than the mapping. A WeakValueDictionary is
         # several times slower if every pod has different labels.

@@ -54,11 +54,30 @@ class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether schedules of budgets can name a time zone (R29)."""
     node_repair: bool = True
     """Whether unhealthy nodes are replaced by default (R39)."""
+    drains_as: DecidingController = DecidingController.DOVETAIL
+    """Who drains nodes, and so in whose reading their pods are protected then (R56)."""
 
     @property
     def reads_protections(self) -> bool:
         """Whether every protection that Dovetail knows is in force."""
         return self.schedules and self.unreadable_protects
+
+    @property
+    def karpenter_drains(self) -> bool:
+        return self.drains_as is DecidingController.KARPENTER
+
+    @property
+    def in_drains(self) -> "RuleSettings":
+        """How the pods of a node that drains are read: beside Karpenter, as Karpenter does."""
+        if not (self.karpenter_drains and self.schedules):
+            return self
+        theirs = _karpenters_start(self.decider)
+        return msgspec.structs.replace(self, durations=theirs, unreadable_protects=False, schedules=False)
+
+    @property
+    def is_in_drain(self) -> bool:
+        """Whether Karpenter reads although Dovetail guards or decides."""
+        return self.decider.controller is DecidingController.DOVETAIL and not self.schedules
 
 
 DEFAULT_SETTINGS: Final = RuleSettings()
@@ -71,12 +90,10 @@ def settings_of(decider: Decider, budgets: BudgetSemantics | None = None) -> Rul
     """
     own = decider.controller is DecidingController.DOVETAIL
     alone, spends = decider.mode is DovetailMode.RUN, decider.own_budgets
-    old = decider.release is not None and decider.release < DURATIONS_SINCE
-    theirs = SpanStart.NEVER if old else SpanStart.START
     return RuleSettings(
         decider=decider,
         budgets=budgets or (BudgetSemantics.SEED if spends else BudgetSemantics.UPSTREAM),
-        durations=SpanStart.CREATION if own else theirs,
+        durations=SpanStart.CREATION if own else _karpenters_start(decider),
         unreadable_protects=own,
         node_durations=spends,
         schedules=own,
@@ -84,7 +101,13 @@ def settings_of(decider: Decider, budgets: BudgetSemantics | None = None) -> Rul
         expired_budgets=spends,
         budget_zones=spends,
         node_repair=alone,
+        drains_as=DecidingController.DOVETAIL if alone else DecidingController.KARPENTER,
     )
+
+
+def _karpenters_start(decider: Decider) -> SpanStart:
+    old = decider.release is not None and decider.release < DURATIONS_SINCE
+    return SpanStart.NEVER if old else SpanStart.START
 
 
 # -- in words ---------------------------------------------------------------------------------------------------------
@@ -140,5 +163,14 @@ READINGS: Final = (
         "unhealthy nodes",
         "node_repair",
         {True: "are replaced", False: "stay: the feature gate NodeRepair is off by default"},
+    ),
+    Reading(
+        "pods of a node that drains",
+        "drains_as",
+        {
+            DecidingController.DOVETAIL: "are protected as above; the instance ends at the deadline at the latest",
+            DecidingController.KARPENTER: "Karpenter's drain: protected as in the column of Karpenter; the instance "
+            "ends when they are gone",
+        },
     ),
 )

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from dovetail.api import names
 from dovetail.model.beside import PodHold, read_pod_hold
-from dovetail.model.decider import Decider
+from dovetail.model.decider import Decider, DecidingController
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import NodeRecord, PodRecord
 from dovetail.model.refs import Ref
@@ -129,9 +129,12 @@ def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
     if not pod.active:
         return allow(rule, pod.object, _GONE)
     hold = own_hold(pod.annotations)
-    if hold is not None:
-        return allow(rule, pod.object, f"held by Dovetail until {format_time(hold.until)}, for its schedule")
     settings = pod.settings
+    if hold is not None:
+        held = f"held by Dovetail until {format_time(hold.until)}, for its schedule"
+        if settings.is_in_drain:
+            return judge(rule, pod.object, since(hold.until), now, allowed=f"was {held}", blocked=held)
+        return allow(rule, pod.object, held)
     meaning = read_do_not_disrupt(value, unreadable_protects=settings.unreadable_protects)
     if meaning.fault is not None and meaning.protects:
         return refuse(rule, pod.object, meaning.fault.message)
@@ -149,7 +152,10 @@ def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
 
 
 def _ignored_duration(decider: Decider) -> str:
-    return f"{decider.name} ignores durations, which count from Karpenter {_DURATIONS_SINCE} on"
+    theirs = decider.controller is DecidingController.KARPENTER
+    return (
+        f"{decider.name if theirs else _THE_DRAIN} ignores durations, which count from Karpenter {_DURATIONS_SINCE} on"
+    )
 
 
 _DURATIONS_SINCE = ".".join(map(str, DURATIONS_SINCE))
@@ -351,7 +357,7 @@ def _no_schedule_left(kind: ScheduleKind, wrong: str, remedy: str) -> Annotation
 def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
     """The pod is protected outside its windows (R7–R11)."""
     if _is_unread(pod, ScheduleKind.ALLOW):
-        return allow(Rule.DISRUPTION_SCHEDULE, pod.object, _UNREAD, remark=Remark.NOT_IN_FORCE)
+        return allow(Rule.DISRUPTION_SCHEDULE, pod.object, _unread(pod.settings), remark=Remark.NOT_IN_FORCE)
     schedule = read_schedule(ScheduleKind.ALLOW, pod.annotations)
     if schedule.window is None or not pod.active:
         return _not_in_force(Rule.DISRUPTION_SCHEDULE, pod, schedule, "no schedule")
@@ -363,7 +369,7 @@ def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
 def disruption_block_schedule(pod: PodRecord, now: datetime) -> Verdict:
     """The pod is protected inside its block windows (R7)."""
     if _is_unread(pod, ScheduleKind.BLOCK):
-        return allow(Rule.DISRUPTION_BLOCK_SCHEDULE, pod.object, _UNREAD, remark=Remark.NOT_IN_FORCE)
+        return allow(Rule.DISRUPTION_BLOCK_SCHEDULE, pod.object, _unread(pod.settings), remark=Remark.NOT_IN_FORCE)
     schedule = read_schedule(ScheduleKind.BLOCK, pod.annotations)
     if schedule.window is None or not pod.active:
         return _not_in_force(Rule.DISRUPTION_BLOCK_SCHEDULE, pod, schedule, "no block schedule")
@@ -372,8 +378,18 @@ def disruption_block_schedule(pod: PodRecord, now: datetime) -> Verdict:
     return judge(Rule.DISRUPTION_BLOCK_SCHEDULE, pod.object, instants, now, allowed=message, blocked=message)
 
 
-_NOT_READ = "Karpenter does not read it; it needs dovetail guard, drive or run"
-_UNREAD = f"not in force: {_NOT_READ}"
+_THE_DRAIN: Final = "Karpenter's drain"
+_BESIDE: Final = "dovetail guard, drive or run"
+_HOLDING: Final = "--hold-pods"
+
+
+def _not_read(settings: RuleSettings) -> str:
+    reader, needed = (_THE_DRAIN, _HOLDING) if settings.is_in_drain else ("Karpenter", _BESIDE)
+    return f"{reader} does not read it; it needs {needed}"
+
+
+def _unread(settings: RuleSettings) -> str:
+    return f"not in force: {_not_read(settings)}"
 
 
 def _is_unread(pod: PodRecord, kind: ScheduleKind) -> bool:
@@ -517,8 +533,8 @@ def _as_karpenter_reads(annotations: Mapping[str, str], settings: RuleSettings) 
             yield AnnotationFault(
                 NOT_IN_FORCE,
                 key,
-                _NOT_READ if protected else f"it does not protect the pod: {_NOT_READ}",
-                "use dovetail guard, drive or run"
+                _not_read(settings) if protected else f"it does not protect the pod: {_not_read(settings)}",
+                f"use {_HOLDING if settings.is_in_drain else _BESIDE}"
                 + ("" if protected else f', or protect the pod by {names.DO_NOT_DISRUPT}: "true"'),
             )
 

@@ -55,6 +55,7 @@ from dovetail.rules.replacements import awaited_replacement
 from dovetail.rules.states import NodeState, state_of
 from dovetail.rules.verdict import Verdict
 from dovetail.values.schedule.instants import ALWAYS, Instants
+from dovetail.views.drained import read_drains
 
 # Rules look five years ahead (R10). What they do not find there may come into sight later.
 ASKED_AGAIN_AFTER: Final = timedelta(hours=1)
@@ -111,7 +112,7 @@ class Assessment:
         before: "Assessment | None",
         replacements: ReplacementVerdicts,
     ) -> None:
-        self.snapshot = snapshot
+        self.snapshot = snapshot = read_drains(snapshot)
         self.at = at
         self.settings = snapshot.settings
         self._replacements = replacements

@@ -240,10 +240,14 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
     if node.state is not NodeState.DRAINING:
         cause = Sentence(f"{MEANING[node.state]}: its pods are gone")
         return AnswerView(NodeStanding.WAITING, None, cause, since, None)
+    theirs = assessment.settings.karpenter_drains
     steps = drain_plan(member.pods, deadline=node.deadline, now=assessment.at).steps
     waits = [_waited_for(assessment, step) for step in sorted(steps, key=tells_most)]
     if not waits:
-        return AnswerView(NodeStanding.WAITING, None, Sentence("drained; its instance is terminated next"), since, None)
+        cause = Sentence(
+            f"drained; {'Karpenter terminates its instance' if theirs else 'its instance is terminated'} next"
+        )
+        return AnswerView(NodeStanding.WAITING, None, cause, since, None)
     step, text, verdict = waits[0]
     stuck = node.deadline is None and verdict is not None and _needs_somebody(verdict)
     more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
@@ -253,7 +257,13 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
     return AnswerView(
         NodeStanding.STUCK if stuck else NodeStanding.WAITING,
         None,
-        Sentence("waits for ", step.pod.object, f"{more}: ", Redactable(step.pod.object, text), forced),
+        Sentence(
+            "Karpenter's drain waits for " if theirs else "waits for ",
+            step.pod.object,
+            f"{more}: ",
+            Redactable(step.pod.object, text),
+            forced,
+        ),
         since,
         node.deadline if verdict is None or verdict.until is None else verdict.until,
         Sentence("" if verdict is None else next_step(verdict, node)),

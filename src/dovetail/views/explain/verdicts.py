@@ -14,12 +14,14 @@ from dovetail.planning.node.drain import is_drainable, terminating
 from dovetail.rules.budgets import BudgetConsumer
 from dovetail.rules.deadlines import forced_deletion
 from dovetail.rules.nodes import ReasonVerdict, is_wanted
+from dovetail.rules.protection import protection
 from dovetail.rules.reasons import is_budgeted
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, together
 from dovetail.values.duration import add
 from dovetail.values.schedule.instants import ALWAYS, Instants
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment, is_undated
+from dovetail.views.drained import drained_pods
 from dovetail.views.explain.answers import answer
 from dovetail.views.explain.badges import Badge, badges
 from dovetail.views.explain.data import AnswerView, View
@@ -251,6 +253,9 @@ def _forced_at(pod: PodRecord, assessment: Assessment, when: Instants) -> dateti
     forced = None if deadline is None else forced_deletion(pod, deadline, begins_at)
     if forced is None:
         return UNSET
+    (drained,) = drained_pods([pod], assessment.settings)
+    if drained is not pod:  # its protection in the drain to come
+        when = together((*protection(drained, begins_at), assessment.pdbs.verdict(drained)))
     freed_at = when.first(begins_at)
     return forced.at if freed_at is None or freed_at >= forced.at else UNSET
 

@@ -22,6 +22,7 @@ from dovetail.views.forecast.data import Certainty, ForecastEvent, ForecastEvent
 _TIMINGS = Timings()
 # Enough for a pod with a window of a minute an hour that a budget blocks for weeks.
 _MOST_STEPS = 1000
+_KARPENTERS_END = "deadline of Karpenter's drain: what is left has been deleted; the instance ends when it is gone"
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +43,18 @@ def drain(
     end: datetime,
     begun: bool,
     sure: bool,
+    karpenters: bool,
 ) -> Drain:
-    """The drain up to the end of the span. `begun`: before the forecast; `sure`: it begins then, with these pods."""
-    walk = _Walk(pods, pdbs, begins_at=begins_at, deadline=deadline, begun=begun, sure=sure)
+    """The drain up to the end of the span. `begun`: before the forecast; `sure`: it begins then, with these pods.
+
+    `karpenters`: Karpenter drains. It deletes what is left for the deadline, but waits until that is gone.
+    """
+    walk = _Walk(pods, pdbs, begins_at=begins_at, deadline=deadline, begun=begun, sure=sure, karpenters=karpenters)
     now: datetime | None = begins_at
     for _ in range(_MOST_STEPS):
-        if now is None or now > end or not walk.waiting or (deadline is not None and now > deadline):
+        if now is None or now > end or not walk.waiting:
+            break
+        if deadline is not None and now > deadline and not karpenters:
             break
         now = walk.step(now)
     gone_at = walk.gone_at()
@@ -67,12 +74,14 @@ class _Walk:
         deadline: datetime | None,
         begun: bool,
         sure: bool,
+        karpenters: bool,
     ) -> None:
         self.waiting = {pod.uid or pod.object: pod for pod in pods if is_waited_for(pod, begins_at, _TIMINGS)}
         self.events: list[ForecastEvent] = []
         self.held = False
         """Whether a protected pod stays until it is deleted for the deadline."""
         self.sure = sure
+        self.karpenters = karpenters
         self._pdbs = pdbs
         self._begins_at = begins_at
         self._deadline = deadline
@@ -107,7 +116,7 @@ class _Walk:
         """None: a pod stays without end."""
         if self.waiting:
             return self._deadline
-        return self._last_end if self._deadline is None else min(self._last_end, self._deadline)
+        return self._last_end if self._deadline is None or self.karpenters else min(self._last_end, self._deadline)
 
     def _evict(self, pod: PodRecord, now: datetime) -> None:
         guarded = bool(self._pdbs.binding(pod))
@@ -143,9 +152,9 @@ class _Walk:
 
 def _deadline(node: Ref, walk: _Walk, deadline: datetime, gone_at: datetime | None) -> ForecastEvent:
     certainty = Certainty.EXACT if walk.sure else Certainty.ASSUMED
-    if walk.held or gone_at == deadline:
-        return ForecastEvent(
-            deadline, ForecastEventType.FORCED, node, "forced removal, if the drain has not ended by then", certainty
-        )
+    if walk.held or (gone_at is not None and gone_at >= deadline):
+        forced = _KARPENTERS_END if walk.karpenters else "forced removal, if the drain has not ended by then"
+        return ForecastEvent(deadline, ForecastEventType.FORCED, node, forced, certainty)
     over = "" if gone_at is None else f"; the drain should be over {format_time(gone_at)}"
-    return ForecastEvent(deadline, ForecastEventType.DEADLINE, node, f"deadline of the drain{over}", certainty)
+    whose = "Karpenter's" if walk.karpenters else "the"
+    return ForecastEvent(deadline, ForecastEventType.DEADLINE, node, f"deadline of {whose} drain{over}", certainty)

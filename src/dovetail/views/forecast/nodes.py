@@ -9,13 +9,14 @@ from dovetail.api.names import Reason
 from dovetail.model.records import PodRecord
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.nodes import is_empty, is_wanted, standing_rules
-from dovetail.rules.protection import POD_RULES
+from dovetail.rules.protection import POD_RULES, protection
 from dovetail.rules.states import IN_DISRUPTION, NodeState
 from dovetail.rules.verdict import Rule, Verdict
 from dovetail.values.duration import add
 from dovetail.values.schedule.instants import NEVER, Instants, all_of
 from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import Assessment, NodeAssessment, is_undated, limited_by_deadline
+from dovetail.views.drained import drained_pods
 from dovetail.views.explain.answers import answer
 from dovetail.views.explain.badges import badges
 from dovetail.views.forecast.data import (
@@ -78,6 +79,7 @@ class ForecastContext:
             end=self.end,
             begun=True,
             sure=deleted and member.node is not None and member.node.ready,
+            karpenters=self.assessment.settings.karpenter_drains,
         )
 
 
@@ -170,13 +172,14 @@ class _NodeForecaster:
         grace_ns = None if member.claim is None else member.claim.grace_period_ns
         return drain(
             member.object,
-            member.pods,
-            self.future.assessment.pdbs,
+            drained_pods(member.pods, self.assessment.settings),
+            self.assessment.pdbs,
             begins_at=at,
             deadline=None if grace_ns is None else add(at, grace_ns),
             end=self.end,
             begun=False,
             sure=sure and self.moves.has_pods_until(self.node, at),
+            karpenters=self.assessment.settings.karpenter_drains,
         )
 
     def _add_graceful_expiry(self) -> None:
@@ -241,13 +244,24 @@ class _NodeForecaster:
         return tuple(found[:MOST_CAUSES])
 
     def _waited_for(self, at: datetime) -> tuple[Blocker, ...]:
-        blockers = list(self._pod_blockers(at))
+        blockers = list(self._drain_blockers(at))
         deadline = None if self.drain is None else self.drain.deadline
         if deadline is not None and self.node.deadline is None:  # else the verdicts include it
             pods = {pod.object: pod for pod in self.node.member.pods}
             limited = [limited_by_deadline(pods[each.object], each, deadline, at) for each in blockers]
             blockers = [verdict for verdict in limited if not verdict.allowed]
         return tuple(_grouped(blockers, at)[:MOST_CAUSES])
+
+    def _drain_blockers(self, at: datetime) -> Iterator[Verdict]:
+        """In the reading of who drains the node."""
+        settings = self.assessment.settings
+        if self.node.state in IN_DISRUPTION or settings.in_drains == settings:
+            yield from self._pod_blockers(at)
+            return
+        limiting = {pod.object: pod for pod, _ in self.node.limiting}
+        for pod in drained_pods(limiting.values(), settings):
+            verdicts = (*protection(pod, at), self.assessment.pdbs.verdict(pod))
+            yield from (verdict for verdict in verdicts if not verdict.allowed)
 
     def _node_blockers(self, at: datetime) -> Iterator[Verdict]:
         node = self.node
