@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 
 from dovetail.values import limits
 from dovetail.values.duration import DAY, HOUR, MICROSECOND, MINUTE, SECOND, short_duration, shown
@@ -17,6 +18,7 @@ class TimeError(ValueError):
     """The text is not an RFC 3339 time, or a datetime cannot hold it; the message is for people."""
 
 
+@lru_cache(maxsize=4096)  # many objects are created within the same second
 def parse_time(text: str) -> datetime:
     """The time in UTC, as Go's time.Parse(time.RFC3339) reads it, cut to microseconds."""
     match = _FORM.fullmatch(text) if len(text) <= limits.VALUE else None

@@ -178,9 +178,10 @@ def read_scenario(
             left_out[f"{document.api_version} {document.kind}"] += document.kind not in _SILENT
             continue
         placed = _placed(resource, document)
-        if (resource.kind, placed.key) in objects:
+        key = resource.kind, placed.key
+        if key in objects:
             problems.append(_twice(placed))
-        objects[resource.kind, placed.key] = placed
+        objects[key] = placed
     problems += [_not_simulated(kind, count) for kind, count in sorted(left_out.items()) if count]
     if len(own) > 1:
         raise error_in(own[1], f"there is another {KIND} at {own[0].where}; there can be one at most")
@@ -225,7 +226,7 @@ def _placed(resource: Resource[Any], document: Document) -> ScenarioObject:
         if not isinstance(meta.get(field, {}), dict):
             raise error_in(document, "must be a mapping", f"metadata.{field}")
         if field in meta:
-            meta[field] = {key: _text(value) for key, value in meta[field].items()}
+            meta[field] = {key: value if isinstance(value, str) else _text(value) for key, value in meta[field].items()}
     for field in ("creationTimestamp", "deletionTimestamp"):
         if field in meta:
             meta[field] = _text(meta[field])

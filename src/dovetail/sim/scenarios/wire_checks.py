@@ -43,8 +43,10 @@ _TIMES: Final = (
     *("creationTimestamp", "deletionTimestamp", "lastTransitionTime", "lastPodEventTime", "startTime"),
     *("completionTime", "finishedAt", "timeAdded", "nextChange"),
 )
-# Usual objects match none of these, so that only the others are walked through.
-_LONG: Final = re.compile(rb"[:,\[]-?[0-9]{19}")
+# Usual objects have none of these, so that only the others are walked through. To make all digits 0 and then search for
+# 19 of them takes a fifth of the time of a regular expression.
+_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG: Final = b"0" * 19
 _USUAL: Final = rb'"2[0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z"'
 _UNUSUAL: Final = re.compile(rb'"(?:' + "|".join(_TIMES).encode() + rb')":(?!' + _USUAL + rb")")
 
@@ -53,7 +55,7 @@ def sound(body: dict[str, Any], *, patch: bool = False) -> dict[str, Any]:
     """Return the object without nulls, which Go reads as absent fields; in a `patch` nulls stay. Raises Unsound."""
     try:
         text = msgspec.json.encode(body)
-        if b"null" not in text and not _LONG.search(text) and not _UNUSUAL.search(text):
+        if b"null" not in text and _LONG not in text.translate(_DIGITS) and not _UNUSUAL.search(text):
             return body
     except (OverflowError, TypeError, ValueError, RecursionError):  # the walk names the field
         pass
