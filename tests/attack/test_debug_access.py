@@ -34,11 +34,11 @@ DEBUG: Final = ("/debug/decisions", "/debug/pprof/tasks", "/debug/pprof/profile?
 LISTENERS: Final = ("metrics", "dashboard")
 
 HIDDEN_NAMES: Final = ("payroll", "ledger-0")  # a namespace and a pod that only some readers may list
-WITNESS: Final = "2 pods like payroll/ledger-0 need 1 cpu each; none fits elsewhere"
+WITNESS: Final = "2 pods like payroll/ledger-0 need 1 cpu each; they fit on no other node"
 WITNESS_PARTS: Final = Shortage(
     needed=2, there=0, like=Ref("Pod", "payroll", "ledger-0"), each=Resources({"cpu": 1000})
 ).sentence
-REDACTED: Final = "2 pods like a pod in a namespace that you may not list need 1 cpu each; none fits elsewhere"
+REDACTED: Final = "2 pods like a pod in a namespace that you may not list need 1 cpu each; they fit on no other node"
 COMMAND: Final = Command(
     id="abc",
     at=datetime(2026, 3, 6, 12, tzinfo=UTC),

@@ -178,8 +178,8 @@ def test_the_sentence_names_the_pods_the_room_and_the_price() -> None:
         price=210_000_000,
     )
     assert str(found) == (
-        "3 pods like default/web-0 need 2 cpu and 1Gi memory each; only one fits elsewhere; the cheapest new node "
-        "for the rest (large, $0.23/h) is no cheaper than what it replaces ($0.21/h)"
+        "3 pods like default/web-0 need 2 cpu and 1Gi memory each; only one fits on another node; the cheapest new "
+        "node for the rest (large, $0.23/h) is no cheaper than what it replaces ($0.21/h)"
     )
 
 
@@ -188,7 +188,7 @@ def test_one_that_is_cheaper_is_not_ruled_out() -> None:
     found = shown([pod("web-0", 2000)], [node("a", 100)], types, price=210_000_000)
     assert found is not None
     assert found.dearer is None
-    assert str(found) == "pod default/web-0 needs 2 cpu and 1Gi memory; none fits elsewhere"
+    assert str(found) == "pod default/web-0 needs 2 cpu and 1Gi memory; it fits on no other node"
 
 
 def test_nothing_is_said_where_there_is_room() -> None:

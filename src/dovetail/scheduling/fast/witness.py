@@ -34,9 +34,12 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
         who: tuple[str | Redactable, ...] = (f"{self.needed} pods like ", Redactable(self.like, path), " need")
         if self.needed == 1:
             who = (Redactable(self.like, f"pod {path}"), " needs")
-        room = {0: "none fits elsewhere", 1: "only one fits elsewhere"}.get(self.there)
+        room = {
+            0: f"{'it fits' if self.needed == 1 else 'they fit'} on no other node",
+            1: "only one fits on another node",
+        }
         per_pod = f"{size or 'a place'}{' each' if self.needed > 1 else ''}"
-        return Sentence(*who, f" {per_pod}; {room or f'only {self.there} fit elsewhere'}")
+        return Sentence(*who, f" {per_pod}; {room.get(self.there, f'only {self.there} fit on other nodes')}")
 
 
 class PriceBound(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ def test_every_node_is_looked_at_and_has_an_answer() -> None:
     assert answered == {each.node.name for each in some}
     assert found.complete
     assert str(found.refused["odd"]) == "odd"
-    assert "none fits elsewhere" in str(found.refused["x000"])
+    assert "on no other node" in str(found.refused["x000"])
 
 
 def test_what_shows_that_it_is_impossible_is_said_whether_looked_for_first_or_last() -> None:
@@ -77,7 +77,7 @@ def test_what_shows_that_it_is_impossible_is_said_whether_looked_for_first_or_la
     found = single(board(*full, types=[machine("same", 4)]), ConsolidationOptions(), always)
     assert [str(each).split(";")[1:] for each in found.refused.values()] == [
         [
-            " none fits elsewhere",
+            " it fits on no other node",
             " the cheapest new node for the rest (same, $0/h) is no cheaper than what it replaces ($0/h)",
         ]
     ] * 3
