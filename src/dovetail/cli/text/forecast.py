@@ -191,7 +191,7 @@ class _ForecastText:
         return lines
 
     def _budget(self, spans: Sequence[BudgetSpan]) -> str:
-        parts = [f"{_left(spans[0])} left now"]
+        parts = [f"{_left(spans[0])}{' left' if spans[0].limit else ''} now"]
         stamp = self.times.full if self.verbose else self.times.clock
         parts += [f"{_left(span)} from {stamp(span.start)}" for span in spans[1:]]
         most = len(parts) if self.verbose else _MOST_CHANGES
@@ -200,6 +200,8 @@ class _ForecastText:
 
 
 def _left(span: BudgetSpan) -> str:
+    if not span.limit:
+        return click.style("none allowed", fg="red")
     return click.style(f"{span.allowed} of {span.limit}", fg="green" if span.allowed else "red")
 
 
