@@ -47,6 +47,19 @@ def row(page: Page, name: str) -> Locator:
     return page.locator(".item.node", has=page.locator(".name", has_text=re.compile(f"^{re.escape(name)}$")))
 
 
+# -- signs -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_sign_is_in_the_legend_and_a_drain_has_a_deadline(page: Page, example: Snapshot) -> None:
+    with served(shown(example)) as server:
+        opened(page, server.url)
+        for sign in ("expires gracefully", "forced", "may be disrupted", "pod forced", "pod evicted", "gone"):
+            expect(page.locator("#legend li").get_by_text(sign, exact=True)).to_have_count(1)
+        expect(page.locator("#nodes .countdown").first).to_have_text(re.compile("^deadline in "))
+        row(page, "batch-2fp8k").click()
+        expect(page.locator("#drawer .verdicts").first).to_have_text(re.compile(r"\(until .* \(in "))
+
+
 # -- load, filter, open ------------------------------------------------------------------------------------------------
 
 

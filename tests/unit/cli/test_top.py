@@ -255,6 +255,17 @@ def test_filters_choose_what_the_figures_count() -> None:
     assert (found.free, found.forced, found.pods_forced) == (5, 1, 1)
 
 
+def test_a_deadline_forces_only_what_is_still_there() -> None:
+    leaving = next(row for row in example().rows if row.state == "S4")
+    deadline = (SECONDS + 3600, "deadline", "", True)
+    draining, gone = (SECONDS - 60, 2), (SECONDS + 600, 3)
+    late = msgspec.structs.replace(leaving, spans=(draining,), events=(deadline,))
+    early = msgspec.structs.replace(leaving, spans=(draining, gone), events=(deadline,))
+    forced = msgspec.structs.replace(early, events=((SECONDS + 3600, "forced", "", True),))
+    assert [figures([row], SECONDS).forced for row in (late, early, forced)] == [1, 0, 1]
+    assert [len(matching([row], "is:forced", SECONDS)) for row in (late, early, forced)] == [1, 0, 1]
+
+
 def test_every_word_of_a_filter_must_hold() -> None:
     _, board = some_board()
     of_pool = matching(board.rows, "pool:general", SECONDS)

@@ -24,7 +24,7 @@ _EVENTS: Final = {
     ForecastEventType.DISRUPTS: "may be disrupted",
     ForecastEventType.POD_EVICTED: "evicted",
     ForecastEventType.POD_DELETED: "deleted by force",
-    ForecastEventType.DEADLINE: "its drain ends by force",
+    ForecastEventType.DEADLINE: "the deadline of its drain",
     ForecastEventType.FORCED: "removed by force",
 }
 

@@ -84,6 +84,16 @@ def comes(row: NodeRow, types: Sequence[ForecastEventType], now: int, ahead: int
     return min((at for at in instants if now <= at <= now + ahead), default=None)
 
 
+def ends_by_force(row: NodeRow, now: int) -> bool:
+    """Whether the node is removed by force within a day. A deadline does nothing to a node that is gone before it."""
+    return any(
+        now <= (at or now) <= now + DAY
+        for at, type_, _, _ in row.events
+        if type_ == ForecastEventType.FORCED
+        or (type_ == ForecastEventType.DEADLINE and kind_at(row, (at or now) - 1) is not SpanKind.GONE)
+    )
+
+
 # -- filter ------------------------------------------------------------------------------------------------------------
 
 _IS: Final[dict[str, Callable[[NodeRow, int], bool]]] = {
@@ -99,7 +109,7 @@ _IS: Final[dict[str, Callable[[NodeRow, int], bool]]] = {
     "wanted": lambda row, _: bool(row.wanted),
     "free-soon": becomes_free,
     "expiring": lambda row, now: comes(row, EXPIRING, now, DAY) is not None,
-    "forced": lambda row, now: comes(row, FORCEFUL, now, DAY) is not None,
+    "forced": ends_by_force,
 }
 _FIELDS: Final[dict[str, Callable[[NodeRow, str, int], bool]]] = {
     "pool": lambda row, value, _: row.pool.lower() == value,
@@ -211,7 +221,7 @@ def figures(rows: Iterable[NodeRow], now: int) -> Figures:
         never=sum(map(is_never_free, rows)),
         become_free=sum(becomes_free(row, now) for row in rows),
         expire=sum(comes(row, EXPIRING, now, DAY) is not None for row in rows),
-        forced=sum(comes(row, FORCEFUL, now, DAY) is not None for row in rows),
+        forced=sum(ends_by_force(row, now) for row in rows),
         pods_forced=sum(
             type_ == ForecastEventType.POD_DELETED and now <= (at or now) <= now + DAY
             for row in rows

@@ -157,7 +157,12 @@ export function expiresSoon(row, at) {
 }
 
 export function isForced(row, at) {
-  return row.events.some(([when, type]) => (type === 'deadline' || type === 'forced') && when > at && when <= at + DAY);
+  return row.events.some((event) => isForce(row, event) && event[0] > at && event[0] <= at + DAY);
+}
+
+// A deadline ends by force only what is still there.
+export function isForce(row, [when, type]) {
+  return type === 'forced' || (type === 'deadline' && spanAt(row, when - 1)[1] !== GONE);
 }
 
 // A quoted value may hold blanks: by:"shop/cart"

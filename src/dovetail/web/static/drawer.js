@@ -4,7 +4,7 @@ import { causesOf } from './board.js';
 import { track } from './drawing.js';
 import { h, s } from './elements.js';
 import { badgeWords } from './sentences.js';
-import { Scale, ago, full, localised, seconds, stamp, until } from './times.js';
+import { Scale, ago, full, localised, seconds, stamp } from './times.js';
 import { KINDS, STATES, count, objectName } from './words.js';
 
 const PODS_SHOWN = 200;
@@ -65,7 +65,7 @@ function answerPart(answer, now) {
   if (!answer || (answer.standing !== 'stuck' && answer.standing !== 'waiting')) return null;
   const words = [answer.reason, answer.since && `since ${full(answer.since, now)}`].filter(Boolean).join(' ');
   return h('p', { class: answer.standing === 'stuck' ? 'note alarm' : 'note' },
-    h('strong', {}, answer.standing === 'stuck' ? 'Stuck: ' : 'Waits: '), words && `${words}; `, localised(answer.cause), answer.until && ` (${until(seconds(answer.until), now)})`,
+    h('strong', {}, answer.standing === 'stuck' ? 'Stuck: ' : 'Waits: '), words && `${words}; `, localised(answer.cause), answer.until && ` (until ${full(answer.until, now)})`,
     answer.nextStep && h('span', { class: 'next-step' }, ` → ${answer.nextStep}`));
 }
 
@@ -79,7 +79,7 @@ function instants(node, now) {
   const pairs = [['Free', free]];
   if (node.expiresAt) pairs.push(['Expires', full(node.expiresAt, now)]);
   if (node.gracefullyExpiresAt) pairs.push(['Expires gracefully', full(node.gracefullyExpiresAt, now)]);
-  if (node.deadline) pairs.push(['Ends by force', full(node.deadline, now)]);
+  if (node.deadline) pairs.push(['Deadline', full(node.deadline, now)]);
   if (node.nodeClaim && node.nodeClaim !== node.name) pairs.push(['NodeClaim', node.nodeClaim]);
   return h('dl', { class: 'instants' }, ...pairs.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }
@@ -99,7 +99,7 @@ function verdictList(verdicts, now) {
 const SIGNS = { allows: ['✓', 'allows'], blocks: ['✗', 'blocks'], unchecked: ['–', 'not checked'], mistake: ['!', 'allows by mistake'] };
 
 function verdictLine(verdict, now) {
-  const until_ = verdict.until && !verdict.allowed ? ` (${until(seconds(verdict.until), now)})` : '';
+  const until_ = verdict.until && !verdict.allowed ? ` (until ${full(verdict.until, now)})` : '';
   const [sign, word] = SIGNS[verdict.remark ?? (verdict.allowed ? 'allows' : 'blocks')];
   return h('li', { class: verdict.allowed ? 'yes' : 'no' },
     h('span', { class: 'tick-sign', role: 'img', 'aria-label': word }, sign),

@@ -1,6 +1,6 @@
 // Bars, marks and strips as SVG. A pattern goes with every colour, so that nothing depends on telling colours apart.
 
-import { categoriesOf, indexAt, spanAt } from './board.js';
+import { categoriesOf, indexAt, isForce } from './board.js';
 import { byId, h, s } from './elements.js';
 import { dayName, hourMinute, span as length } from './times.js';
 import { CATEGORIES, CATEGORY_NAMES, DRAINING, FREE, GONE } from './words.js';
@@ -67,14 +67,14 @@ function piece(row, span, kind, x, width, top, tall) {
 function marks(row, scale, top, tall) {
   const drawn = [];
   const middle = top + tall / 2;
-  for (const [when, type, , sure] of row.events) {
+  for (const event of row.events) {
+    const [when, type, , sure] = event;
     const at = when || scale.start;
     if (at < scale.start || at >= scale.end) continue;
-    if (type === 'deadline' && spanAt(row, at - 1)[1] === GONE) continue; // it is gone before
     const x = scale.x(at);
     const unsure = sure ? '' : ' unsure';
     if (type === 'expires' || type === 'gracefully-expires') drawn.push(s('path', { class: `mark-${type}${unsure}`, d: `M${x} ${middle - 6}l5 6-5 6-5-6z` }));
-    else if (type === 'deadline' || type === 'forced') drawn.push(s('path', { class: `mark-forced${unsure}`, d: `M${x} ${top - 3}v${tall + 6}M${x} ${top - 3}h6l-2 3 2 3h-6z` }));
+    else if (isForce(row, event)) drawn.push(s('path', { class: `mark-forced${unsure}`, d: `M${x} ${top - 3}v${tall + 6}M${x} ${top - 3}h6l-2 3 2 3h-6z` }));
     else if (type === 'pod-deleted') drawn.push(s('path', { class: `mark-pod${unsure}`, d: `M${x - 3} ${middle - 3}l6 6m0-6l-6 6` }));
     else if (type === 'pod-evicted') drawn.push(s('path', { class: `mark-evicted${unsure}`, d: `M${x} ${top + tall - 4}v4` }));
     else if (type === 'disrupts') drawn.push(s('path', { class: `mark-disrupts${unsure}`, d: `M${x} ${top}l6 ${tall / 2}-6 ${tall / 2}z` }));
@@ -83,9 +83,9 @@ function marks(row, scale, top, tall) {
   return drawn;
 }
 
-// How long a drain still has before it ends by force.
+// How long a drain may still take. What is there then ends by force.
 function countdown(deadline, scale, middle) {
-  const words = `forced in ${length(deadline - scale.start)}`;
+  const words = `deadline in ${length(deadline - scale.start)}`;
   const x = scale.x(deadline);
   const room = words.length * 6.4 + 16;
   if (deadline < scale.end && x + room + 8 < scale.width) return s('text', { class: 'countdown', x: x + 10, y: middle + 4 }, words);
@@ -153,7 +153,10 @@ export function legend() {
     ['expires', sign([s('path', { class: 'mark-expires', d: 'M11 1l5 6-5 6-5-6z' })])],
     ['expires gracefully', sign([s('path', { class: 'mark-gracefully-expires', d: 'M11 1l5 6-5 6-5-6z' })])],
     ['forced', sign([s('path', { class: 'mark-forced', d: 'M8 0v14M8 1h6l-2 3 2 3h-6z' })])],
+    ['may be disrupted', sign([s('path', { class: 'mark-disrupts', d: 'M8 1l6 6-6 6z' })])],
     ['pod forced', sign([s('path', { class: 'mark-pod', d: 'M8 4l6 6m0-6l-6 6' })])],
+    ['pod evicted', sign([s('path', { class: 'mark-evicted', d: 'M11 5v4' })])],
+    ['gone', sign([s('path', { class: 'gone', d: 'M0 7h22' })])],
   ];
   return [...bars, ...signs].map(([name, drawn], index) => h('li', { class: index < bars.length ? 'bar-sign' : 'mark-sign' }, drawn, name));
 }

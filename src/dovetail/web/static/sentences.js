@@ -54,7 +54,7 @@ export function rowWords(row, now) {
   if (row.stuck) parts.push(`stuck: ${row.stuck[0]}`);
   if (row.waiting) parts.push(`waiting: ${row.waiting[0]}`);
   if (row.expires) parts.push(`expires ${stamp(row.expires)}`);
-  if (row.deadline && isLeaving(row)) parts.push(`ends by force ${stamp(row.deadline)}`);
+  if (row.deadline && isLeaving(row)) parts.push(`deadline ${stamp(row.deadline)}`);
   return parts.join('; ');
 }
 

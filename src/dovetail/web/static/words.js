@@ -46,7 +46,7 @@ export const EVENTS = {
   disrupts: 'may be disrupted',
   'pod-evicted': 'pod evicted',
   'pod-deleted': 'pod deleted by force',
-  deadline: 'drain ends by force',
+  deadline: 'deadline of the drain',
   forced: 'removed by force',
 };
 
