@@ -7,12 +7,15 @@ import signal
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse
 from importlib.resources import files
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from rich.console import Console, Group
+from rich.text import Text
 
 from dovetail.api.documents import read_documents
 from dovetail.cli.demo.pace import Pace
@@ -62,6 +65,43 @@ def test_the_screen_shows_nodes_budgets_and_what_happened() -> None:
         assert words in text
     for words in ("takes pods", "an hour", "×600"):
         assert words in text
+
+
+def test_a_small_terminal_has_the_address_the_savings_and_how_many_are_left_out() -> None:
+    """And what is in brackets is no markup."""
+    documents = list(read_documents(WEEK, "week.yaml"))
+    scenario = read_scenario(documents, now=NOW, span=timedelta(hours=6))
+    with Play(scenario, checked=False) as play:
+        player = Player(scenario, Pace(600), UTC)
+        player.address = "http://127.0.0.1:12345/"
+        play.advance(scenario.start + timedelta(minutes=31))
+        player.show(play)
+        decided = printed(*player.happened, width=300)
+        while not play.disruption.accounts.totals.commands and play.now < scenario.end:
+            play.advance(play.now + timedelta(minutes=15))
+        player.show(play)
+        seen = asyncio.run(look_at(player))
+        totals = play.disruption.accounts.totals
+    assert "nodepools=[services]: [sim-services-" in decided
+    board = BoardMaker().make(assess(seen.take(), seen.at), scenario.end, decisions=seen.decisions)
+    scene = ScreenContent(
+        title=player.source.title, now=seen.at, board=board, status=player.status(), happened=player.happened
+    )
+    lines = draw(scene, ViewState(), 80, 40).lines
+    text = printed(*lines, width=80)
+    assert f"saved ${totals.realised / 1e9:.2f} of the promised ${totals.promised / 1e9:.2f}" in text
+    assert "dashboard: http://127.0.0.1:12345/" in text
+    left_out = re.search(r"^… and (\d+) more nodes: ↑↓", text, re.MULTILINE)
+    assert left_out is not None
+    shown = sum(re.match(r"[▸ ][! ]\S.* S[1-6] ", line.plain) is not None for line in lines)
+    assert shown + int(left_out[1]) == len(board.rows)
+
+
+def printed(*lines: Text, width: int) -> str:
+    console = Console(width=width, color_system=None, file=StringIO())
+    with console.capture() as captured:
+        console.print(Group(*lines))
+    return captured.get()
 
 
 def test_keys() -> None:

@@ -54,7 +54,10 @@ class Player:
     def show(self, play: Play) -> None:
         """Show the cluster as it is now."""
         share = (play.now - self._scenario.start) / self._scenario.span
-        self._progress = f"{share:.0%} of the time, {play.ledger.cost_per_hour:.2f} an hour"
+        savings = saved(play.disruption.accounts, play.now)
+        self._progress = f"{share:.0%} of the time, ${play.ledger.cost_per_hour:.2f} an hour"
+        if savings is not None:
+            self._progress += f", saved ${savings.realised:.2f} of the promised ${savings.promised:.2f}"
         lines = []
         for entry in play.ledger.timeline(_HAPPENED):
             line = Text(f"{entry.at.astimezone(self._zone):%a %H:%M:%S}  ")
@@ -67,7 +70,7 @@ class Player:
             decisions=[decided(past) for past in reversed(list(play.disruption.history)[-_DECISIONS:])],
             left_alone=dict(play.disruption.left_alone),
             replacements=play.disruption.not_replaced,
-            savings=saved(play.disruption.accounts, play.now),
+            savings=savings,
             pace=self._pace.speed_now,
         )
 
@@ -75,7 +78,6 @@ class Player:
         """The lines of the screen that only a demo has: how fast it goes, and its keys."""
         pace = self._pace
         speed = "paused" if pace.paused else "jumping …" if pace.jumping else f"×{pace.speed:g}"
-        keys = Text("space pause  + - speed  n next event", style="dim")
-        if self.address:
-            keys.append(f"  dashboard: {self.address}", style="cyan")
+        address = f"dashboard: {self.address}  " if self.address else ""  # first: a narrow terminal cuts the end
+        keys = Text.assemble((address, "cyan"), ("space pause  + - speed  n next event", "dim"))
         return [Text.assemble((speed, "bold cyan"), f"  {self._progress}"), keys]

@@ -24,6 +24,7 @@ from dovetail.views.board.details import NodeDetails
 from dovetail.views.board.rows import PROBLEMS_SHOWN, Board, NodeRow
 
 TALL: Final = 36  # lines: room for pools and details together
+_LEAST: Final = 4  # lines of nodes, below which none is spent on how many are left out
 ROOMY: Final = 90  # columns: room for how many pods are forced
 _NOTHING: Final = Board(at=0, end=0, assumption="", rows=(), pools=(), herds=(), problems=())
 _FOLDING: Final = Console(width=80, color_system=None)
@@ -204,8 +205,14 @@ class _ScreenLayout:
         """The lines of the table around the selected row that fit."""
         entries = list(self.entries())
         place = next((number for number, entry in enumerate(entries) if entry is self.selected), 0)
-        first = max(0, min(place - room // 2, len(entries) - (room - 1)))
-        return list(self.table(entries[first : first + room - 1], self.selected))
+        space = room - 1
+        if len(entries) <= space or space < _LEAST:
+            first = max(0, min(place - room // 2, len(entries) - space))
+            return list(self.table(entries[first : first + space], self.selected))
+        first = max(0, min(place - room // 2, len(entries) - space + 1))
+        shown = entries[first : first + space - 1]
+        more = len(self.rows) - sum(isinstance(entry, NodeRow) for entry in shown)
+        return [*self.table(shown, self.selected), Text(f"… and {count(more, 'more node')}: ↑↓", style="dim")]
 
     # -- below ---------------------------------------------------------------------------------------------------------
 
