@@ -2,11 +2,14 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from dovetail.cli.text.simulate import span_text
+from dovetail.views.simulation.report import TimelineEntry, most_important
 from tests.unit.cli.running import Program
 
 POOL = """
@@ -87,7 +90,9 @@ def test_what_consolidation_promised_and_what_came_of_it(dovetail: Program, tmp_
     )
     assert f"Moved  {found['moved']} pods for that, {found['movedPerDay']:g} a day, 0 again within an hour, " in out
     text = page.read_text(encoding="utf-8")
-    assert f"<b>{found['realised']:.3f} of {found['promised']:.3f}</b><span>promised savings per hour realised" in text
+    assert (
+        f"<b>${found['realised']:.3f} of ${found['promised']:.3f}</b><span>promised savings per hour realised" in text
+    )
     assert f"<b>{found['movedPerDay']:g}</b><span>pods moved by consolidation a day" in text
 
 
@@ -99,6 +104,52 @@ def test_settings_are_compared(dovetail: Program) -> None:
     assert {"what": "terminated: Empty", "first": 3.0, "second": 0.0} in found["differences"]
     shown = dovetail("simulate", file, "--set", keep, "--compare").out
     assert re.search(r"^terminated: Empty +3 +0 +−3 \(-100%\)$", shown, re.MULTILINE)
+    assert re.search(r"^cost in all \(\$\) ", shown, re.MULTILINE)
+    equal = sum(each["first"] == each["second"] for each in found["differences"])
+    left_out = equal - sum(f"\n{name}" in shown for name in ("violations",))
+    assert f"\n{left_out} figures equal in both; -v shows all\n" in shown
+    everything = dovetail("simulate", file, "--set", keep, "--compare", "-v").out
+    assert "equal in both" not in everything
+    assert re.search(r"^pods lost +0 +0 +=$", everything, re.MULTILINE)
+
+
+def test_a_page_names_the_scenario_the_date_and_the_unit_and_folds_the_log(dovetail: Program, tmp_path: Path) -> None:
+    file, page = dovetail.file(POOL), tmp_path / "report.html"
+    assert dovetail("simulate", file, "--report", str(page)).code == 0
+    text = page.read_text(encoding="utf-8")
+    scenario = re.search(r"<h1>Simulation of (.+), from 2026-03-02</h1>", text)
+    assert scenario is not None
+    assert f"<title>Dovetail: Simulation of {scenario[1]}, from 2026-03-02</title>" in text
+    assert re.search(r"<b>\$\d+\.\d\d</b><span>total cost", text)
+    assert re.search(r"<details><summary>The log: \d+ events</summary>", text)
+    compare = ("--compare", "--set", "nodepool/default.spec.weight=2", "--report", str(page))
+    assert dovetail("simulate", file, *compare).code == 0
+    text = page.read_text(encoding="utf-8")
+    assert f"<h1>Two simulations of {scenario[1]}, from 2026-03-02</h1>" in text
+    assert "cost in all ($)" in text
+
+
+def test_the_summary_has_one_of_each_kind_before_a_second() -> None:
+    start = datetime(2026, 3, 2, tzinfo=UTC)
+
+    def entry(hour: int, type_: str, message: str) -> TimelineEntry:
+        return TimelineEntry(at=start + timedelta(hours=hour), type=type_, object="x", message=message)
+
+    upgrade, forced = entry(3, "disrupted", "Drifted/1: replace"), entry(4, "forced", "from x")
+    daily = [entry(hour, "scenario", "changed") for hour in range(9)]
+    consolidated = [entry(hour, "disrupted", f"Underutilized/{hour}: delete") for hour in range(9)]
+    launched = [entry(hour, "launched", f"type-{hour}, spot") for hour in range(9)]
+    timeline = sorted([*daily, *consolidated, *launched, upgrade, forced], key=lambda each: each.at)
+    assert most_important(timeline, 4) == [daily[0], consolidated[0], upgrade, forced]
+    broken = [entry(hour, "violation", "a budget") for hour in range(4)]
+    assert most_important([*timeline, *broken], 4) == broken
+    assert set(map(id, most_important(timeline, 20))) == set(map(id, [*daily, *consolidated, upgrade, forced]))
+
+
+def test_a_span_has_whole_seconds() -> None:
+    assert span_text(timedelta(minutes=17, seconds=54.625931)) == "17m54s"
+    assert span_text(timedelta(days=1, hours=12)) == "1d12h"
+    assert span_text(timedelta(microseconds=5)) == "0s"
 
 
 class _Page(HTMLParser):

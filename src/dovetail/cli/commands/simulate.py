@@ -23,6 +23,7 @@ from dovetail.model.finding import Finding
 from dovetail.sim.scenarios.player import play_through
 from dovetail.sim.scenarios.reading import Scenario, read_scenario
 from dovetail.sim.scenarios.settings import Setting, SettingError, read_setting, with_settings
+from dovetail.values.foreign_text import plain
 from dovetail.views.simulation.page import comparison_page, report_page
 from dovetail.views.simulation.report import SimulationReport, compared
 
@@ -113,7 +114,7 @@ def command(
             for number, (_, run) in enumerate(runs)
         ]
     reports = [_with_source(report, instance_types or BUILT_IN) for report in reports]
-    _show([label for label, _ in runs], reports, common, page)
+    _show([label for label, _ in runs], reports, common, page, _named(scenario, paths))
 
 
 def _with_source(report: SimulationReport, prices: str) -> SimulationReport:
@@ -174,11 +175,28 @@ def _part(number: int, parts: int, progress: Callable[[float], None]) -> Callabl
     return lambda share: progress((number + share) / parts)
 
 
-def _show(labels: Sequence[str], reports: Sequence[SimulationReport], common: CommonOptions, page: str | None) -> None:
+def _named(scenario: Scenario, paths: Sequence[str]) -> str:
+    """The name of the Scenario; of a dump, its files."""
+    meta = {} if scenario.document is None else plain_value(scenario.document).get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return plain(str(name)) if name else ", ".join(map(plain, paths)) or "the live cluster"
+
+
+def _show(
+    labels: Sequence[str],
+    reports: Sequence[SimulationReport],
+    common: CommonOptions,
+    page: str | None,
+    scenario: str,
+) -> None:
     times = Times(reports[0].end, common.zone)
     comparison = compared(reports[0], reports[1], (labels[0], labels[1])) if len(reports) > 1 else None
     if page is not None:
-        html = report_page(reports[0], common.zone) if comparison is None else comparison_page(comparison, common.zone)
+        html = (
+            report_page(reports[0], common.zone, scenario)
+            if comparison is None
+            else comparison_page(comparison, common.zone, scenario)
+        )
         try:
             with private_file(page) as file:
                 file.write(html.encode())

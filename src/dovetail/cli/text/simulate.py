@@ -12,6 +12,7 @@ from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.values.foreign_text import plain
 from dovetail.views.simulation.report import Comparison, SimulationReport, by_hour_of_day, most_important
 
+SECOND = timedelta(seconds=1)
 _SHOWN = 20
 _BARS = " ▁▂▃▄▅▆▇█"
 _COLOURS = {
@@ -70,8 +71,8 @@ def _heading(report: SimulationReport, times: Times) -> str:
 
 
 def span_text(span: timedelta) -> str:
-    """`7d`, `36h`, `1d12h`."""
-    days, rest = divmod(span, timedelta(days=1))
+    """`7d`, `36h`, `1d12h`: whole seconds."""
+    days, rest = divmod(span // SECOND * SECOND, timedelta(days=1))
     tail = short_duration(rest // timedelta(microseconds=1) * MICROSECOND) if rest else ""
     return f"{days}d{tail}" if days else tail or "0s"
 
@@ -145,15 +146,18 @@ def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> 
     """Two runs side by side; equal rows only if verbose."""
     first, second = comparison.reports
     rows = [("", *map(plain, comparison.labels), "CHANGE")]
-    rows += [
-        (row.what, _number(row.first), _number(row.second), _change(row.first, row.second))
+    shown = [
+        row
         for row in comparison.differences
         if verbose or row.first != row.second or row.what in ("cost in all", "violations")
     ]
+    rows += [(row.title, _number(row.first), _number(row.second), _change(row.first, row.second)) for row in shown]
+    equal = len(comparison.differences) - len(shown)
     counts = [by_hour_of_day(report, times.zone) for report in (first, second)]
     most = max(max(each) for each in counts)
     width = max(len(click.unstyle(label)) for label in comparison.labels)
-    lines = [_heading(first, times), "", *table(rows), ""]
+    left_out = [f"{count(equal, 'figure')} equal in both; -v shows all"] if equal else []
+    lines = [_heading(first, times), "", *table(rows), *left_out, ""]
     lines.append(click.style("Disruptions by hour of the day", bold=True) + f" ({plain(str(times.zone))})")
     lines += [
         f"  {plain(label):<{width}}  {bars(each, most=most)}  at most {max(each)}"

@@ -61,17 +61,17 @@ summary{cursor:pointer;color:var(--soft)}
 """
 
 
-def report_page(report: SimulationReport, zone: tzinfo) -> str:
-    """The page of one run."""
+def report_page(report: SimulationReport, zone: tzinfo, scenario: str) -> str:
+    """The page of one run of a scenario, which is named in the title."""
     body = "".join(_body(report, zone))
-    return _page("A simulated run", f"{_span(report, zone)}, seed {report.seed}", body)
+    return _page(_title(f"Simulation of {scenario}", report, zone), f"{_span(report, zone)}, seed {report.seed}", body)
 
 
-def comparison_page(comparison: Comparison, zone: tzinfo) -> str:
+def comparison_page(comparison: Comparison, zone: tzinfo, scenario: str) -> str:
     """The page of two runs: figures side by side, drawings one below the other."""
     first, second = comparison.labels
     rows = [
-        [escape(row.what), _number(row.first), _number(row.second), _number(row.second - row.first, sign=True)]
+        [escape(row.title), _number(row.first), _number(row.second), _number(row.second - row.first, sign=True)]
         for row in comparison.differences
     ]
     figures = _table(["", escape(first), escape(second), "change"], rows, numbers=(1, 2, 3))
@@ -84,7 +84,13 @@ def comparison_page(comparison: Comparison, zone: tzinfo) -> str:
     for label, report in zip(comparison.labels, comparison.reports, strict=True):
         parts.append(f'<h1 class="run">{escape(label)}</h1>')
         parts += _body(report, zone)
-    return _page("Two simulated runs", _span(comparison.reports[0], zone), "".join(parts))
+    report = comparison.reports[0]
+    title = _title(f"Two simulations of {scenario}", report, zone)
+    return _page(title, f"{_span(report, zone)}, seed {report.seed}", "".join(parts))
+
+
+def _title(what: str, report: SimulationReport, zone: tzinfo) -> str:
+    return f"{what}, from {report.start.astimezone(zone):%Y-%m-%d}"
 
 
 def _page(title: str, subtitle: str, body: str) -> str:
@@ -135,9 +141,9 @@ def _tiles(report: SimulationReport) -> str:
         (str(pods.forced), "pods forced", pods.forced > 0),
         (str(pods.lost), "pods lost", pods.lost > 0),
         (str(pods.pending), "pods pending at the end", pods.pending > 0),
-        (f"{report.cost.total:.2f}", "total cost", False),
-        (f"{report.cost.per_hour_start:.2f} → {report.cost.per_hour_end:.2f}", "cost per hour", False),
-        (f"{saved.realised:.3f} of {saved.promised:.3f}", "promised savings per hour realised", False),
+        (f"${report.cost.total:,.2f}", "total cost", False),
+        (f"${report.cost.per_hour_start:.2f} → ${report.cost.per_hour_end:.2f}", "cost per hour", False),
+        (f"${saved.realised:.3f} of ${saved.promised:.3f}", "promised savings per hour realised", False),
         (f"{saved.moved_per_day:g}", "pods moved by consolidation a day", False),
         (str(saved.moved_again), "pods moved again within an hour", saved.moved_again > 0),
         (str(saved.moved_in_vain), "pods moved in vain", saved.moved_in_vain > 0),
@@ -287,13 +293,13 @@ def _hours(report: SimulationReport, zone: tzinfo) -> str:
         f'<polyline points="{nodes}" fill="none" stroke="var(--Expired)" stroke-width="2"/>'
         f'<polyline points="{cost}" fill="none" stroke="var(--cost)" stroke-width="2" stroke-dasharray="5 3"/>'
         f'<text x="8" y="36" style="fill:var(--Expired)">— nodes, at most {top_nodes}</text>'
-        f'<text x="8" y="54" style="fill:var(--cost)">- - cost, at most {top_cost:.2f}</text>',
+        f'<text x="8" y="54" style="fill:var(--cost)">- - cost per hour, at most ${top_cost:.2f}</text>',
     )
     rows = [
         [_at(h.at, zone), str(h.nodes), f"{h.cost:.3f}", str(h.disruptions), str(h.evicted), str(h.forced)]
         for h in report.hours
     ]
-    head = ["hour", "nodes", "cost", "disruptions", "evicted", "forced"]
+    head = ["hour", "nodes", "cost ($)", "disruptions", "evicted", "forced"]
     return f'<div class="scroll">{drawn}</div>{_as_table(head, rows, numbers=(1, 2, 3, 4, 5))}'
 
 
@@ -317,9 +323,10 @@ def _histogram(report: SimulationReport, zone: tzinfo) -> str:
 def _timeline(report: SimulationReport, zone: tzinfo) -> str:
     entries = most_important(report.timeline, _MAX_ENTRIES)
     rows = [[_at(e.at, zone), escape(e.type), escape(e.object), escape(e.message)] for e in entries]
-    left = len(report.timeline) - len(entries)
-    more = f"<p>The most important {len(entries)} of {len(report.timeline)}.</p>" if left else ""
-    return more + _table(["at", "what", "object", ""], rows)
+    events = len(report.timeline)
+    log = f"the most important {len(entries)} of {events}" if len(entries) < events else f"{events}"
+    table = _table(["at", "what", "object", ""], rows)
+    return f"<details><summary>The log: {log} events</summary>{table}</details>"
 
 
 def _at(at: datetime | None, zone: tzinfo) -> str:

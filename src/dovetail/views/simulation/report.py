@@ -1,5 +1,6 @@
 """The report of a simulation: nodes that came and went and why, the cost, and the timeline (09)."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta, tzinfo
@@ -132,17 +133,26 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 DISRUPTED: Final = "disrupted"
+_VIOLATION: Final = "violation"
+_FIRST_WORD: Final = re.compile(r"\w*")
+_MATTERS: Final = 5  # and what weighs more
+_IN_DOLLARS: Final = (
+    "cost in all",
+    "hourly cost at the end",
+    "savings promised by the hour",
+    "savings realised by the hour",
+)
 # How important each type of event is, if not all can be shown.
 WEIGHTS: Final = {
-    "violation": 9,
-    "forced": 6,
-    "scenario": 6,
-    "fault": 6,
-    "lost": 5,
-    "failed": 5,
-    DISRUPTED: 4,
-    "rolled-back": 4,
-    "preempted": 4,
+    _VIOLATION: 9,
+    "forced": 8,
+    "lost": 8,
+    "failed": 8,
+    DISRUPTED: 6,
+    "fault": 5,
+    "scenario": 5,
+    "rolled-back": 6,
+    "preempted": 6,
     "terminated": 3,
     **{reason.lower(): 2 for reason in MARKED},  # a node gets the condition
     Reason.EXPIRED.lower(): 3,
@@ -154,9 +164,18 @@ WEIGHTS: Final = {
 
 
 def most_important(timeline: Sequence[TimelineEntry], count: int) -> list[TimelineEntry]:
-    """The most important entries, the later of equal ones; in the order of time."""
-    ranked = sorted(range(len(timeline)), key=lambda index: (-WEIGHTS.get(timeline[index].type, 0), -index))
-    return [timeline[index] for index in sorted(ranked[:count])]
+    """The most important entries, in the order of time. Of those that matter, first one of each kind, then a second,
+    so that what happens every day does not hide the one upgrade; of the rest, the later of equal ones."""
+    seen: Counter[tuple[str, str]] = Counter()
+    ranked = []
+    for index, entry in enumerate(timeline):
+        weight = WEIGHTS.get(entry.type, 0)
+        kind = entry.type, _FIRST_WORD.findall(entry.message)[0]  # such as the reason of a decision
+        seen[kind] += 1
+        always = entry.type == _VIOLATION
+        turn = 0 if always else seen[kind] if weight >= _MATTERS else len(timeline)
+        ranked.append((turn, -weight, -index))
+    return [timeline[index] for index in sorted(-index for _, _, index in sorted(ranked)[:count])]
 
 
 def by_hour_of_day(report: SimulationReport, zone: tzinfo) -> list[int]:
@@ -171,6 +190,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     first: float
     second: float
+
+    @property
+    def title(self) -> str:
+        """With the unit, for people."""
+        return f"{self.what} ($)" if self.what in _IN_DOLLARS else self.what
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
