@@ -190,7 +190,7 @@ class Planter:
             "hostIP": hide("hostIP"),
             "message": hide("status message"),
             "reason": self.need("status reason"),
-            "startTime": hide("no time"),
+            "startTime": TIME,
             "conditions": [
                 {"type": self.need("type"), "status": "True", "reason": self.need("reason"), "message": hide("m")}
             ],

@@ -29,7 +29,8 @@ from tests.harness.manifests import Manifest
 
 NAMESPACE: Final = "default"
 PATIENCE_SECONDS: Final = 600.0  # far more than it takes; a busy machine is no failure
-MOST_EMPTY: Final = 0.05
+# On a busy machine pods are planned in several rounds, and kube-scheduler binds some of them between two rounds.
+MOST_EMPTY: Final = 0.1
 LOOKS_EVERY_SECONDS: Final = 0.25
 STATM: Final = Path("/proc/self/statm")
 PAGE_BYTES: Final = 4096
