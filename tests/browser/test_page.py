@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from dovetail.cli.common.tree import ManifestTree
+from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import Snapshot
 from dovetail.state.intake import take_in
 from dovetail.web.app import board_served
@@ -58,6 +59,25 @@ def test_every_sign_is_in_the_legend_and_a_drain_has_a_deadline(page: Page, exam
         expect(page.locator("#nodes .countdown").first).to_have_text(re.compile("^deadline in "))
         row(page, "batch-2fp8k").click()
         expect(page.locator("#drawer .verdicts").first).to_have_text(re.compile(r"\(until .* \(in "))
+
+
+def test_a_node_that_waits_is_not_stuck_and_the_drawer_names_the_reason_that_it_has(
+    page: Page, example: Snapshot
+) -> None:
+    """Not why it was left alone for another one."""
+    source = shown(example)
+    source.push(
+        NOW, example, left_alone={node.name: Sentence("Underutilized: too dear") for node in example.nodes}, pace=0.0
+    )
+    with served(source) as server:
+        opened(page, server.url)
+        tile = page.locator(".tile", has_text="Stuck")
+        expect(tile).to_contain_text("4wait: they go without help")
+        tile.get_by_role("button", name="4", exact=True).click()
+        expect(page.locator("#count")).to_contain_text("4")
+        page.locator(".item.node", has_text="general").first.click()
+        expect(page.locator("#drawer .note")).to_have_text(re.compile("^Waits: Drifted "))
+        expect(page.locator("#drawer")).not_to_contain_text("Left alone")
 
 
 # -- load, filter, open ------------------------------------------------------------------------------------------------
