@@ -85,6 +85,8 @@ def test_events() -> None:
             "apiVersion: v1\nkind: Node\nmetadata: {name: a, creationTimestamp: noon}\n",
             "metadata.creationTimestamp: 'noon' is not a time",
         ),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {priority: 9223372036854775808}\n", "spec.priority: "),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {x: [0, -9223372036854775809]}\n", "spec.x[1]: "),
     ],
 )
 def test_bad_files(text: str, said: str) -> None:
