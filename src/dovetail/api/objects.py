@@ -59,10 +59,11 @@ class Condition(Wire, frozen=True):
 
 
 class ConditionStatus(Wire, frozen=True):
-    """A condition without times and texts: 100,000 pods have half a million of them."""
+    """A condition without times and texts: 100,000 pods have half a million of them, and few have a reason."""
 
     type: str = ""
     status: str = ""
+    reason: str = ""
 
 
 class Taint(Wire, frozen=True):

@@ -134,7 +134,6 @@ class SchedulingPodSpec(PodSpec, frozen=True):
 
 
 class PodCondition(ConditionStatus, frozen=True):
-    reason: str = ""
     last_transition_time: Instant | None = None
 
 

@@ -71,7 +71,6 @@ class PodScheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
     spec: SchedulingPodSpec
     status: SchedulingPodStatus = SchedulingPodStatus()
-    unscheduled: str = ""  # the reason of the condition PodScheduled, without a node
     nominated_node: str = ""  # where it goes after a preemption
     daemon_set: str = ""  # the UID of its DaemonSet
     spread_owner: tuple[str, str] | None = None  # kind and name: whose selector default spread constraints use
@@ -99,6 +98,7 @@ class PodRecord(Record, frozen=True):
     scheduled_at: datetime | None = None  # the last transition of the condition PodScheduled
     finalizers: tuple[str, ...] = ()  # of a terminating pod
     started_at: datetime | None = None  # only if protections count from it
+    unscheduled: str = ""  # the reason of the condition PodScheduled, without a node
     settings: RuleSettings = DEFAULT_SETTINGS  # how its annotations are read
 
     @property
@@ -133,7 +133,7 @@ class PodRecord(Record, frozen=True):
     def provisionable(self) -> bool:
         """Whether it waits for a new node (06 §1). No scheduler looks at a pod that is terminating or finished."""
         waiting = self.scheduling
-        if waiting is None or waiting.unscheduled != "Unschedulable" or waiting.nominated_node or self.node_name:
+        if waiting is None or self.unscheduled != "Unschedulable" or waiting.nominated_node or self.node_name:
             return False
         return self.active and not self.owner & (Owner.DAEMONSET | Owner.NODE)
 
@@ -331,6 +331,7 @@ class PodInterner:
             scheduled_at=scheduled_at,
             finalizers=_finalizers(meta),
             started_at=_utc(pod.status.start_time) if self._from_start else None,
+            unscheduled="" if spec.node_name else _unscheduled(pod.status),
             settings=self._settings,
         )
 
@@ -338,7 +339,7 @@ class PodInterner:
         """Found by its encoding, because its fields are not hashable."""
         spec, status = pod.spec, pod.status
         daemon_set = _daemon_set(pod.metadata.owner_references)
-        unscheduled, nominated = ("", "") if spec.node_name else (_unscheduled(status), status.nominated_node_name)
+        nominated = "" if spec.node_name else status.nominated_node_name
         running = status.container_statuses or status.init_container_statuses
         resize = _resize(status) if running and _is_resizing(pod) else None
         by_default = self._spread_by_default and not spec.topology_spread_constraints
@@ -353,7 +354,7 @@ class PodInterner:
             affinity=_of_any_node(spec.affinity) if daemon_set else spec.affinity,
             scheduler_name=spec.scheduler_name if by_default else "",
         )
-        flaw, others = "", (unscheduled, nominated, daemon_set, resize, owner)
+        flaw, others = "", (nominated, daemon_set, resize, owner)
         key = _AS_KEY.encode((shared, others))
         scheduling = self._schedulings.get(key)
         if scheduling is None and len(key) > UNCOUNTED_BYTES:
@@ -362,9 +363,7 @@ class PodInterner:
                 key = _AS_KEY.encode((shared, others, flaw))
                 scheduling = self._schedulings.get(key)
         if scheduling is None:
-            scheduling = PodScheduling(
-                shared, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, owner, flaw
-            )
+            scheduling = PodScheduling(shared, resize or SchedulingPodStatus(), nominated, daemon_set, owner, flaw)
             self._schedulings[key] = scheduling
         return scheduling
 
@@ -409,10 +408,10 @@ def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
     return ""
 
 
-def _unscheduled(status: SchedulingPodStatus) -> str:
+def _unscheduled(status: objects.PodStatus) -> str:
     for condition in status.conditions:
         if condition.type == "PodScheduled":
-            return condition.reason
+            return intern(condition.reason)
     return ""
 
 

@@ -69,7 +69,8 @@ def pending(dovetail: Program, *objects: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_pod_for_which_a_node_can_be_made_says_in_which_pool(dovetail: Program) -> None:
     cause = "needs a new node of NodePool default, which the controller creates next"
-    assert pending(dovetail, pool(), pod()) == {"cause": cause, "waitsFor": None, "until": None}
+    view = pending(dovetail, pool(), pod())
+    assert view == {"reason": "new-node", "cause": cause, "waitsFor": None, "until": None}
 
 
 def test_a_pod_that_fits_on_a_starting_node_waits_for_its_claim(dovetail: Program) -> None:

@@ -75,8 +75,7 @@ def test_why_it_has_no_node() -> None:
     recorder = PodInterner()
     waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     pod = record(recorder, status={"conditions": [waits]})
-    assert pod.scheduling is not None
-    assert pod.scheduling.unscheduled == "Unschedulable"
+    assert pod.unscheduled == "Unschedulable"
     assert pod.provisionable
     preempting = record(recorder, status={"conditions": [waits], "nominatedNodeName": "n"})
     assert not preempting.provisionable

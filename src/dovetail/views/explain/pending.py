@@ -1,7 +1,8 @@
-"""Says why a pod is on no node yet: which node it waits for, or why none can be made."""
+"""Says why pods are pending: which node one waits for, or why none can be made; and how many wait for what."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -15,13 +16,48 @@ from dovetail.values.timestamp import format_time
 from dovetail.views.explain.data import View
 
 _REGISTRATION: Final = timedelta(seconds=Timings().registration_timeout_seconds)
+_UNSCHEDULABLE: Final = "Unschedulable"
 _GATED: Final = "SchedulingGated"
 _TYPES_UNKNOWN: Final = "the instance types that can be had are not known; give them with --instance-types"
+
+
+class PendingReason(StrEnum):
+    """Why a pod is pending. Answers name reasons in this order: what somebody may have to mend comes first."""
+
+    UNPLACEABLE = "unplaceable"
+    """No node can be made for it, as the scheduling simulation finds."""
+    UNSCHEDULABLE = "unschedulable"
+    """kube-scheduler finds no node for it. What follows is not known without the simulation."""
+    DAEMON_SET = "daemon-set"
+    GATED = "gated"
+    NEW_NODE = "new-node"
+    STARTING_NODE = "starting-node"
+    PREEMPTS = "preempts"
+    FITS = "fits"
+    NOT_TRIED = "not-tried"
+    STARTING = "starting"
+    """It has a node."""
+
+
+# After "1 pod" or "2 pods".
+_WORDS: Final = {
+    PendingReason.UNPLACEABLE: ("fits on no node, and none can be made", "fit on no node, and none can be made"),
+    PendingReason.UNSCHEDULABLE: ("fits on no node", "fit on no node"),
+    PendingReason.DAEMON_SET: ("of a DaemonSet does not fit on its node", "of DaemonSets do not fit on their nodes"),
+    PendingReason.GATED: ("has scheduling gates", "have scheduling gates"),
+    PendingReason.NEW_NODE: ("needs a new node", "need new nodes"),
+    PendingReason.STARTING_NODE: ("waits for a node that starts", "wait for nodes that start"),
+    PendingReason.PREEMPTS: ("preempts other pods", "preempt other pods"),
+    PendingReason.FITS: ("fits on a node", "fit on nodes"),
+    PendingReason.NOT_TRIED: ("is not tried by kube-scheduler yet", "are not tried by kube-scheduler yet"),
+    PendingReason.STARTING: ("has a node and starts", "have a node and start"),
+}
 
 
 class PendingView(View, frozen=True):
     """Why a pod is on no node. `waits_for`: the Node or NodeClaim. `until`: when that is given up."""
 
+    reason: PendingReason
     cause: str
     waits_for: Ref | None = None
     until: datetime | None = None
@@ -43,6 +79,65 @@ class PendingFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     types_known: bool
 
 
+class PendingCount(View, frozen=True):
+    """The pending pods with one reason, the oldest first."""
+
+    reason: PendingReason
+    since: datetime | None
+    """When the oldest was created."""
+    pods: tuple[Ref, ...]
+
+    def __str__(self) -> str:
+        number = len(self.pods)
+        return f"{number} {_WORDS[self.reason][number > 1]}"
+
+
+class PendingPods(View, frozen=True):
+    """The pending pods of a cluster, by reason. False if there are none."""
+
+    counts: tuple[PendingCount, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def __str__(self) -> str:
+        """`3 pods are pending: 2 fit on no node, 1 has scheduling gates`."""
+        number = sum(len(count.pods) for count in self.counts)
+        what = "1 pod is pending" if number == 1 else f"{number} pods are pending"
+        return f"{what}: {', '.join(map(str, self.counts))}"
+
+
+def pending_pods(pods: Iterable[PodRecord], views: Mapping[tuple[str, str], PendingView] | None = None) -> PendingPods:
+    """The pods whose phase is Pending, by reason.
+
+    `views`: by namespace and name, of those for which the simulation was asked; it knows more than the objects do.
+    """
+    reasons: dict[PendingReason, list[PodRecord]] = {reason: [] for reason in PendingReason}
+    for pod in pods:
+        if pod.phase == "Pending" and pod.deleted_at is None:
+            view = views.get((pod.namespace, pod.name)) if views else None
+            reasons[_reason(pod) if view is None else view.reason].append(pod)
+    return PendingPods(tuple(_count(reason, found) for reason, found in reasons.items() if found))
+
+
+def _count(reason: PendingReason, pods: list[PodRecord]) -> PendingCount:
+    pods.sort(key=lambda pod: (pod.created_at is None, pod.created_at, pod.object.path))
+    return PendingCount(reason, pods[0].created_at, tuple(pod.object for pod in pods))
+
+
+def _reason(pod: PodRecord) -> PendingReason:
+    """As far as the objects tell it."""
+    if pod.node_name:
+        return PendingReason.STARTING
+    if pod.scheduling is not None and pod.scheduling.nominated_node:
+        return PendingReason.PREEMPTS
+    if pod.unscheduled == _GATED:
+        return PendingReason.GATED
+    if pod.unscheduled != _UNSCHEDULABLE:
+        return PendingReason.NOT_TRIED
+    return PendingReason.DAEMON_SET if pod.owner & Owner.DAEMONSET else PendingReason.UNSCHEDULABLE
+
+
 def pending_view(pod: PodRecord, facts: PendingFacts) -> PendingView:
     """For an active pod without a node. The record must have what scheduling reads."""
     if not pod.provisionable:
@@ -51,34 +146,36 @@ def pending_view(pod: PodRecord, facts: PendingFacts) -> PendingView:
         return _on_existing(node, facts.claims.get(node.name))
     if pool := facts.pools.get(pod.uid):
         unsure = "" if facts.types_known else f"; {_TYPES_UNKNOWN}"
-        return PendingView(f"needs a new node of NodePool {pool}, which the controller creates next{unsure}")
+        cause = f"needs a new node of NodePool {pool}, which the controller creates next{unsure}"
+        return PendingView(PendingReason.NEW_NODE, cause)
     why = [facts.refused[pod.uid]] if pod.uid in facts.refused else []
     why += [f"NodePool {name} is left out: {flaw}" for name, flaw in facts.pools_left_out.items()]
     why += [] if facts.types_known else [_TYPES_UNKNOWN]
-    return PendingView(f"fits on no node, and none can be made for it: {'; '.join(why)}")
+    cause = f"fits on no node, and none can be made for it: {'; '.join(why)}"
+    return PendingView(PendingReason.UNPLACEABLE, cause)
 
 
 def _not_asking(pod: PodRecord) -> PendingView:
     """Pods for which the controller makes no node (06 §1)."""
-    waiting = pod.scheduling
-    if waiting is not None and waiting.nominated_node:
-        node = waiting.nominated_node
-        return PendingView(f"waits for node {node}, where it preempts other pods", Ref("Node", "", node))
-    if waiting is not None and waiting.unscheduled == _GATED:
-        return PendingView("its scheduling gates hold it back until they are removed")
+    reason = _reason(pod)
+    if reason is PendingReason.PREEMPTS and pod.scheduling is not None:
+        node = pod.scheduling.nominated_node
+        return PendingView(reason, f"waits for node {node}, where it preempts other pods", Ref("Node", "", node))
+    if reason is PendingReason.GATED:
+        return PendingView(reason, "its scheduling gates hold it back until they are removed")
     if pod.owner & Owner.DAEMONSET:
-        return PendingView("belongs to a DaemonSet: it runs on one node only, and no other node is made for it")
-    return PendingView("kube-scheduler has not yet said that it fits on no node, so no node is made for it")
+        cause = "belongs to a DaemonSet: it runs on one node only, and no other node is made for it"
+        return PendingView(PendingReason.DAEMON_SET, cause)
+    return PendingView(reason, "kube-scheduler has not yet said that it fits on no node, so no node is made for it")
 
 
 def _on_existing(node: NodeInfo, claim: ClaimRecord | None) -> PendingView:
     if node.initialized or claim is None:
-        return PendingView(
-            f"fits on node {node.name} now, where kube-scheduler can place it", Ref("Node", "", node.name)
-        )
+        cause = f"fits on node {node.name} now, where kube-scheduler can place it"
+        return PendingView(PendingReason.FITS, cause, Ref("Node", "", node.name))
     given_up = None
     if claim.created_at is not None and not claim.is_true(ConditionType.REGISTERED):
         given_up = claim.created_at + _REGISTRATION
     until = "" if given_up is None else f"; it is given up {format_time(given_up)} if it has not registered"
     cause = f"waits for NodeClaim {claim.name} of NodePool {node.pool}, which is not ready yet{until}"
-    return PendingView(cause, claim.object, given_up)
+    return PendingView(PendingReason.STARTING_NODE, cause, claim.object, given_up)

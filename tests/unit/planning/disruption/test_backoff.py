@@ -30,9 +30,8 @@ def command(method: Method = Method.SINGLE_NODE) -> Command:
 
 def pending(labels: dict[str, str] = LABELS) -> PodRecord:
     """A pod that kube-scheduler finds no node for."""
-    waiting = PodScheduling(SchedulingPodSpec(), unscheduled="Unschedulable")
     record = builders.pod("p2", namespace="shop", node="", phase="Pending", labels=labels)
-    return msgspec.structs.replace(record, scheduling=waiting)
+    return msgspec.structs.replace(record, scheduling=PodScheduling(SchedulingPodSpec()), unscheduled="Unschedulable")
 
 
 def after(*failures: datetime) -> ConsolidationBackoff:
