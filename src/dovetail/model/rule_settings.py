@@ -63,6 +63,11 @@ class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.schedules and self.unreadable_protects
 
     @property
+    def reads_durations(self) -> bool:
+        """Whether a duration of do-not-disrupt on a pod counts."""
+        return self.durations is not SpanStart.NEVER
+
+    @property
     def karpenter_drains(self) -> bool:
         return self.drains_as is DecidingController.KARPENTER
 

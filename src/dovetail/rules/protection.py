@@ -67,13 +67,27 @@ class DoNotDisrupt(NamedTuple):
     fault: AnnotationFault | None = None
 
 
-def read_do_not_disrupt(value: str, *, unreadable_protects: bool = True) -> DoNotDisrupt:
-    """Parses the value. An invalid value protects for good (R2–R4); Karpenter ignores it."""
-    return _read_do_not_disrupt(value[: limits.DURATION + 1], unreadable_protects)
+def read_do_not_disrupt(value: str, *, unreadable_protects: bool = True, durations: bool = True) -> DoNotDisrupt:
+    """Parses the value. An invalid value protects for good (R2–R4); Karpenter ignores it.
+
+    `durations`: whether they count, so that a remedy may name one.
+    """
+    return _read_do_not_disrupt(value[: limits.DURATION + 1], unreadable_protects, durations)
+
+
+def read_by(settings: RuleSettings, value: str) -> DoNotDisrupt:
+    """The value on a pod, as whoever decides reads it; what it says of durations says `do_not_disrupt`."""
+    return read_do_not_disrupt(
+        value, unreadable_protects=settings.unreadable_protects, durations=settings.reads_durations
+    )
+
+
+def read_on_node(settings: RuleSettings, value: str) -> DoNotDisrupt:
+    return read_do_not_disrupt(value, durations=settings.node_durations)
 
 
 @lru_cache(maxsize=4096)
-def _read_do_not_disrupt(value: str, unreadable_protects: bool) -> DoNotDisrupt:
+def _read_do_not_disrupt(value: str, unreadable_protects: bool, durations: bool) -> DoNotDisrupt:
     if value == "true":
         return DoNotDisrupt(protects=True, span_ns=None)
     if value == "false":
@@ -86,16 +100,19 @@ def _read_do_not_disrupt(value: str, unreadable_protects: bool) -> DoNotDisrupt:
     except DurationTooLong as error:
         wrong = str(error)
     except DurationError:
-        wrong = f'{shown(value)} is neither "true", "false" nor a duration such as "4h"'
+        wrong = f"{shown(value)} is neither {_WANTED if durations else _WANTED_BEFORE}"
     fault = AnnotationFault(
         names.EventReason.INVALID_DO_NOT_DISRUPT,
         names.DO_NOT_DISRUPT,
         f"{wrong}; {'the pod is protected indefinitely' if unreadable_protects else _IGNORED}",
-        _do_not_disrupt_remedy(value),
+        _do_not_disrupt_remedy(value, durations=durations),
     )
     return DoNotDisrupt(protects=unreadable_protects, span_ns=None, fault=fault)
 
 
+_WANTED = '"true", "false" nor a duration such as "4h"'
+_DURATIONS_SINCE = ".".join(map(str, DURATIONS_SINCE))
+_WANTED_BEFORE = f'"true" nor "false", and durations count from Karpenter {_DURATIONS_SINCE} on'
 _IGNORED = "Karpenter ignores it, so nothing protects the pod, which Dovetail would protect indefinitely"
 
 
@@ -103,16 +120,20 @@ _YES = frozenset({"true", "yes", "y", "on", "enabled", "always", "t"})
 _NO = frozenset({"false", "no", "n", "off", "disabled", "none", "f", "", "0", "0s", "0m", "0h"})
 
 
-def _do_not_disrupt_remedy(value: str) -> str:
+def _do_not_disrupt_remedy(value: str, *, durations: bool) -> str:
     """What to write instead of a value that is not true, false or a positive duration."""
     word = value.strip().strip("\"'")
     if word.lower() in _YES:
         return 'write "true", in lower case and in quotes'
     if word.lower() in _NO:
-        return 'remove the annotation if the pod needs no protection, or give a positive duration such as "4h"'
+        other = 'give a positive duration such as "4h"' if durations else 'write "true"'
+        return f"remove the annotation if the pod needs no protection, or {other}"
+    near = meant_duration(word)
+    if not durations:
+        over = f"after {near}" if near else "when its time is over" if is_unitless(word) else ""
+        return f'write "true", and remove it {over}' if over else 'write "true" or "false"'
     if is_unitless(word):
         return add_unit(word)
-    near = meant_duration(word)
     return f'write "{near}"' if near else 'write "true", "false" or a positive Go duration such as "4h"'
 
 
@@ -135,7 +156,7 @@ def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
         if settings.is_in_drain:
             return judge(rule, pod.object, since(hold.until), now, allowed=f"was {held}", blocked=held)
         return allow(rule, pod.object, held)
-    meaning = read_do_not_disrupt(value, unreadable_protects=settings.unreadable_protects)
+    meaning = read_by(settings, value)
     if meaning.fault is not None and meaning.protects:
         return refuse(rule, pod.object, meaning.fault.message)
     if meaning.fault is not None:
@@ -144,7 +165,7 @@ def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
         return allow(rule, pod.object, 'annotated "false"')
     if meaning.span_ns is None:
         return refuse(rule, pod.object, "protected until the annotation is removed")
-    if settings.durations is SpanStart.NEVER:
+    if not settings.reads_durations:
         return allow(
             rule, pod.object, f"not in force: {_ignored_duration(settings.decider)}", remark=Remark.NOT_IN_FORCE
         )
@@ -156,9 +177,6 @@ def _ignored_duration(decider: Decider) -> str:
     return (
         f"{decider.name if theirs else _THE_DRAIN} ignores durations, which count from Karpenter {_DURATIONS_SINCE} on"
     )
-
-
-_DURATIONS_SINCE = ".".join(map(str, DURATIONS_SINCE))
 
 
 def own_hold(annotations: Mapping[str, str]) -> PodHold | None:
@@ -516,10 +534,10 @@ def annotation_faults(
 def _as_karpenter_reads(annotations: Mapping[str, str], settings: RuleSettings) -> Iterator[AnnotationFault]:
     value = annotations.get(names.DO_NOT_DISRUPT)
     if value is not None and own_hold(annotations) is None:
-        meaning = read_do_not_disrupt(value, unreadable_protects=settings.unreadable_protects)
+        meaning = read_by(settings, value)
         if meaning.fault is not None:
             yield meaning.fault
-        elif meaning.span_ns is not None and settings.durations is SpanStart.NEVER:
+        elif meaning.span_ns is not None and not settings.reads_durations:
             yield AnnotationFault(
                 NOT_IN_FORCE,
                 names.DO_NOT_DISRUPT,

@@ -93,6 +93,26 @@ def test_karpenter_ignores_what_it_cannot_read_and_dovetail_protects(value: str)
     assert (problem.rule, problem.message) == ("InvalidDoNotDisrupt", message)
 
 
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        ("1d", 'write "true", and remove it after 24h'),
+        ("4 hours", 'write "true", and remove it after 4h'),
+        ("4", 'write "true", and remove it when its time is over'),
+        ("0s", 'remove the annotation if the pod needs no protection, or write "true"'),
+        ("soon", 'write "true" or "false"'),
+    ],
+)
+def test_a_remedy_names_no_duration_where_none_counts(value: str, remedy: str) -> None:
+    """Under Karpenter 1.11 `24h` for `1d` would protect nothing either."""
+    (problem,) = pod_problems(pod("karpenter@1.11", do_not_disrupt=value))
+    assert problem.remedy == remedy
+    (newer,) = pod_problems(pod("karpenter@1.12", do_not_disrupt=value))
+    assert newer.remedy != remedy
+    if value != "0s":
+        assert 'neither "true" nor "false", and durations count from Karpenter 1.12 on' in str(problem.message)
+
+
 @pytest.mark.parametrize("value", ["true", "false"])
 @pytest.mark.parametrize("by", DECIDERS)
 def test_true_and_false_mean_the_same_to_both(by: str, value: str) -> None:

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api.documents import Document, read_documents
+from dovetail.model.decider import parse_decider
 from dovetail.model.finding import Finding, Severity
+from dovetail.model.rule_settings import settings_of
 from dovetail.values.duration import HOUR, MINUTE, parse_duration
 from dovetail.values.schedule.cron import parse_cron
 from dovetail.values.schedule.instants import all_of, any_of
@@ -1115,6 +1117,20 @@ def test_a_node_class_that_is_missing_beside_others() -> None:
         ("NodeClassMissing", f"{T}.nodeClassRef.name", "write default")
     ]
     assert [p.rule for p in run(nodepool(template=template))] == []  # it may be elsewhere
+
+
+@pytest.mark.parametrize(("thing", "by"), [(node("1d"), "karpenter"), (pod({DND: "1d"}), "karpenter@1.11")])
+def test_no_remedy_names_a_duration_that_nobody_reads(thing: Object, by: str) -> None:
+    (found,) = lint(documents(thing), AT, settings=settings_of(parse_decider(by)))
+    assert (found.rule, found.remedy) == ("InvalidDoNotDisrupt", 'write "true", and remove it after 24h')
+    (read,) = run(thing)
+    assert read.remedy == 'write "24h"'
+
+
+def test_a_number_that_is_no_text_is_no_duration_either_where_none_counts() -> None:
+    settings = settings_of(parse_decider("karpenter@1.11"))
+    found = lint(documents(pod({DND: 4})), AT, settings=settings)
+    assert [each.remedy for each in found] == ['write "true", and remove it when its time is over']
 
 
 @pytest.mark.parametrize("key", ["do-not-disrupts", "do-not-consolidate", "do-not-repiar"])

@@ -10,7 +10,7 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import ClaimRecord, NodeRecord, PodRecord
 from dovetail.model.refs import Ref, Sentence
 from dovetail.rules.budgets import GROWN, budget_problems
-from dovetail.rules.protection import may_be_protected, pod_problems, read_do_not_disrupt
+from dovetail.rules.protection import may_be_protected, pod_problems, read_on_node
 from dovetail.rules.states import NodeState
 from dovetail.values.duration import shown
 from dovetail.values.timestamp import TimeError, format_time, parse_time
@@ -90,7 +90,7 @@ def _warnings(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 def _unread_on_node(node: NodeRecord, value: str) -> Iterator[Finding]:
     """A do-not-disrupt that has no effect on a Node (R6)."""
-    meaning = read_do_not_disrupt(value)
+    meaning = read_on_node(node.settings, value)
     if meaning.fault is not None:
         yield Finding(
             severity=Severity.WARNING,

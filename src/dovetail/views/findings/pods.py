@@ -12,7 +12,7 @@ from dovetail.api.misnamed import misnamed_annotations
 from dovetail.api.schema import describe
 from dovetail.api.yaml_events import join, shorten
 from dovetail.model.finding import Finding
-from dovetail.model.rule_settings import DEFAULT_SETTINGS, DURATIONS_SINCE, RuleSettings, SpanStart
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, DURATIONS_SINCE, RuleSettings
 from dovetail.rules.nodes import USUAL_BOOT, VALIDATION_SECONDS, grace_taken
 from dovetail.rules.protection import (
     NOT_IN_FORCE,
@@ -21,7 +21,9 @@ from dovetail.rules.protection import (
     PodSchedule,
     ScheduleKind,
     annotation_faults,
+    read_by,
     read_do_not_disrupt,
+    read_on_node,
     read_schedule,
 )
 from dovetail.values.duration import HOUR, MICROSECOND, short_duration, shown
@@ -103,8 +105,11 @@ def _joined(faults: list[AnnotationFault]) -> str:
     return "; ".join([fault.message for fault in shown_faults] + more)
 
 
-def coerced_findings(subject: Subject, document: Document) -> list[Finding]:
-    """Labels and annotations that are not strings: the API server refuses the object."""
+def coerced_findings(subject: Subject, document: Document, *, durations: bool) -> list[Finding]:
+    """Labels and annotations that are not strings: the API server refuses the object.
+
+    `durations`: whether those of do-not-disrupt count here.
+    """
     return [
         subject.error(
             "NotAString",
@@ -112,18 +117,18 @@ def coerced_findings(subject: Subject, document: Document) -> list[Finding]:
             "it has no value: kubectl refuses the object, and the API server reads an empty string"
             if value is None
             else f"the value is {describe(value)} and not a string: the API server refuses the object",
-            _quoted(field, value),
+            _quoted(field, value, durations=durations),
         )
         for field, value in document.coerced[:_MAX_KEYS]
     ]
 
 
-def _quoted(field: str, value: object) -> str:
+def _quoted(field: str, value: object, *, durations: bool) -> str:
     if value is None:
         return "give it a value in quotes, or remove it"
     if field.endswith(f"[{names.DO_NOT_DISRUPT}]"):
         text = describe(value)
-        fault = read_do_not_disrupt(text).fault
+        fault = read_do_not_disrupt(text, durations=durations).fault
         return f'quote it: "{text}"' if fault is None else fault.remedy
     # YAML has several notations for a value: 010 and 8, yes and true.
     return "write a string" if isinstance(value, dict | list) else "put the value in quotes, as it is written"
@@ -136,7 +141,7 @@ def _do_not_disrupt(
     subject: Subject, template: Template, settings: RuleSettings, schedules: Iterable[PodSchedule]
 ) -> Iterator[Finding]:
     field, value = template.field(names.DO_NOT_DISRUPT), template.annotations[names.DO_NOT_DISRUPT]
-    meaning = read_do_not_disrupt(value, unreadable_protects=settings.unreadable_protects)
+    meaning = read_by(settings, value)
     if not meaning.protects:
         if meaning.fault is not None:
             return
@@ -169,7 +174,7 @@ def _less_than_true(settings: RuleSettings) -> str:
     if settings.schedules:
         return f'give the longest time it needs, such as "4h", or a window to go in, such as {_WINDOW_EXAMPLE}'
     since = ".".join(map(str, DURATIONS_SINCE))
-    if settings.durations is SpanStart.NEVER:
+    if not settings.reads_durations:
         advice = f"remove it once it is not needed: {settings.decider.name} reads no durations, Karpenter {since} does"
     elif settings.decider.version:
         advice = 'give the longest time it needs, such as "4h"'
@@ -223,13 +228,10 @@ def node_findings(
     if value == "false":
         message = '"false" on a Node blocks nothing: the same as leaving it out'
         yield subject.info("NotProtected", field, message, "remove the annotation")
-    elif value is not None and (fault := read_do_not_disrupt(value).fault) is not None:
-        yield subject.error(
-            names.EventReason.INVALID_DO_NOT_DISRUPT,
-            field,
-            f'{shown(value)} on a Node blocks nothing: only "true" and a positive duration do, unlike on a pod',
-            fault.remedy,
-        )
+    elif value is not None and (fault := read_on_node(settings, value).fault) is not None:
+        some = '"true" and a positive duration do' if settings.node_durations else '"true" does'
+        message = f"{shown(value)} on a Node blocks nothing: only {some}, unlike on a pod"
+        yield subject.error(names.EventReason.INVALID_DO_NOT_DISRUPT, field, message, fault.remedy)
     elif value is not None and value != "true" and not settings.node_durations:
         yield unread_on_node(subject, field, value)
     value, field = annotations.get(names.DO_NOT_REPAIR), annotation_field(path, names.DO_NOT_REPAIR)

@@ -236,7 +236,7 @@ class _Linter:
             source = pod_source(document)
         except InputError as error:
             return [_undecodable(subject, document, error)]
-        findings = coerced_findings(subject, document)
+        findings = coerced_findings(subject, document, durations=self._settings.reads_durations)
         if source.finished:
             return findings  # it protects nothing (R4)
         template = source.template
@@ -268,7 +268,7 @@ class _Linter:
             self._workloads.append(workload)
 
     def _pdb(self, subject: Subject, document: Document) -> list[Finding]:
-        pdb, findings = _decoded(subject, document, objects.PodDisruptionBudget)
+        pdb, findings = _decoded(subject, document, objects.PodDisruptionBudget, self._settings)
         if pdb is not None:
             self._pdbs.append((subject, pdb_record(pdb)))
         return findings
@@ -276,7 +276,7 @@ class _Linter:
     # -- Nodes, NodeClaims, NodePools ----------------------------------------------------------------------------------
 
     def _node(self, subject: Subject, document: Document) -> list[Finding]:
-        node, findings = _decoded(subject, document, objects.Node)
+        node, findings = _decoded(subject, document, objects.Node, self._settings)
         if node is None:
             return findings
         self._pool_nodes["Node", node.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
@@ -302,7 +302,7 @@ class _Linter:
         except InputError as error:
             if not refused:  # else the refusal says it better
                 findings.append(_undecodable(subject, document, error))
-        coerced = coerced_findings(subject, document)
+        coerced = coerced_findings(subject, document, durations=self._settings.node_durations)
         # The schema has the others.
         findings += [problem for problem in coerced if problem.field.startswith("metadata")]
         findings = _without_repetition(findings)
@@ -394,13 +394,15 @@ def _decode(document: Document, type_: type[T]) -> T:
     return decoded
 
 
-def _decoded(subject: Subject, document: Document, type_: type[T]) -> tuple[T | None, list[Finding]]:
+def _decoded(
+    subject: Subject, document: Document, type_: type[T], settings: RuleSettings
+) -> tuple[T | None, list[Finding]]:
     """The object, or None, and findings about decoding it."""
     try:
         decoded = _decode(document, type_)
     except InputError as error:
         return None, [_undecodable(subject, document, error)]
-    return decoded, coerced_findings(subject, document)
+    return decoded, coerced_findings(subject, document, durations=settings.node_durations)
 
 
 def _undecodable(subject: Subject, document: Document, error: InputError) -> Finding:
