@@ -15,6 +15,7 @@ from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import CloudError, InsufficientCapacity
 from dovetail.scheduling import requirements
 from dovetail.scheduling.labels import normalised
+from dovetail.scheduling.resources import Resources, offered_amounts, read_amounts, type_allocatable
 
 RequirementsByKey = Mapping[str, Sequence[NodeSelectorRequirement]]
 
@@ -53,14 +54,18 @@ def _allowed(entry: NodeSelectorRequirement) -> requirements.Requirement:
 
 
 def choose(
-    claim: NodeClaim, types: Mapping[str, InstanceType], seed: int, *, must_list: bool = True
+    claim: NodeClaim, types: Mapping[str, InstanceType], seed: int, *, like_kwok: bool = True
 ) -> tuple[InstanceType, Offering]:
     """The type and offering for the claim. Raises InsufficientCapacity, or CloudError if the claim lists no types.
 
-    Without `must_list` such a claim can get any type, as from most clouds; kwok needs a list.
+    Unless `like_kwok`, such a claim can get any type that its requests fit, as from most clouds. kwok needs a list and
+    does not read requests.
     """
     wanted = by_key(claim.spec.requirements)
-    candidates = _candidates(wanted, types, must_list=must_list)
+    candidates = _candidates(wanted, types, must_list=like_kwok)
+    if not like_kwok:
+        requests = read_amounts(claim.spec.resources.requests)
+        candidates = [type_ for type_ in candidates if requests.fits(_allocatable(type_))]
     # The candidates already meet it, and the list of names can be long.
     wanted.pop(names.INSTANCE_TYPE_LABEL, None)
     best_price = float("inf")
@@ -79,6 +84,11 @@ def choose(
         raise InsufficientCapacity(f"no available offering of {listed}{more} meets the claim's requirements")
     type_, equal = best
     return type_, equal[_drawn(seed, claim.metadata.uid, len(equal))]
+
+
+def _allocatable(type_: InstanceType) -> Resources:
+    capacity, overhead = (offered_amounts(dict(amounts))[0] for amounts in (type_.capacity, type_.overhead))
+    return type_allocatable(capacity, overhead)
 
 
 def _candidates(wanted: RequirementsByKey, types: Mapping[str, InstanceType], *, must_list: bool) -> list[InstanceType]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.api import names
+from dovetail.api import names, objects
 from dovetail.api.objects import NodeSelectorRequirement
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import CloudError, InsufficientCapacity
@@ -41,6 +41,14 @@ def test_create_picks_the_cheapest_and_is_zone_random_among_equals() -> None:
 def test_the_draw_is_the_same_in_every_process(seed: int, zones: str) -> None:
     drawn = [choose(claim(uid=f"uid-{number}"), BY_NAME, seed)[1] for number in range(8)]
     assert "".join(place(offering)[0][-1] for offering in drawn) == zones
+
+
+def test_most_clouds_look_at_requests_and_kwok_does_not() -> None:
+    asked = claim(types=("c-1x-amd64-linux", "c-4x-amd64-linux"))
+    requests = objects.ResourceRequirements(requests={"cpu": "950m"})  # 900m of one cpu are for pods
+    asked = msgspec.structs.replace(asked, spec=msgspec.structs.replace(asked.spec, resources=requests))
+    assert choose(asked, BY_NAME, 0)[0].name == "c-1x-amd64-linux"
+    assert choose(asked, BY_NAME, 0, like_kwok=False)[0].name == "c-4x-amd64-linux"
 
 
 def test_a_claim_pinned_to_zone_b_and_on_demand_gets_exactly_that() -> None:

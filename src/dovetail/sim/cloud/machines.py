@@ -277,7 +277,7 @@ class SimCloud(CloudProvider):
     def _choose(self, claim: objects.NodeClaim) -> tuple[InstanceType, Offering]:
         """Choose as kwok does, but of all types if the claim lists none, and skip shortages that it meets."""
         while True:
-            type_, offering = choose(claim, self._offered(), self._seed, must_list=False)
+            type_, offering = choose(claim, self._offered(), self._seed, like_kwok=False)
             met = [
                 shortage
                 for shortage in self._shortages
