@@ -1,5 +1,7 @@
 """What the nodes of a pool say about the machines that it can have."""
 
+import msgspec
+
 from dovetail.api import names, objects
 from dovetail.planning.beside.observed_types import observed_types
 
@@ -47,6 +49,13 @@ def test_labels_of_the_type_are_requirements_and_those_of_the_pool_are_not() -> 
 def test_what_pods_cannot_use_is_overhead() -> None:
     (found,) = observed_types(POOL, [claim("c")])
     assert (found.capacity, found.overhead) == ({"cpu": "2"}, {"cpu": "70m"})
+
+
+def test_what_is_allocatable_without_a_capacity_is_capacity() -> None:
+    """kwok only reports the capacity of what a NodeClaim requests."""
+    bare = msgspec.structs.replace(claim("c").status, capacity={})
+    (found,) = observed_types(POOL, [msgspec.structs.replace(claim("c"), status=bare)])
+    assert (found.capacity, found.overhead) == ({"cpu": "1930m"}, {})
 
 
 def test_claims_that_say_nothing_are_left_out() -> None:

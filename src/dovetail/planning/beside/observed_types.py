@@ -46,7 +46,8 @@ def _type(name: str, claims: list[objects.NodeClaim], set_by_pool: set[str]) -> 
         name=name,
         requirements=tuple(_is(key, value) for key, value in sorted(labels.items())),
         offerings=tuple(Offering(requirements=tuple(_is(*each) for each in way), price=0.0) for way in sorted(ways)),
-        capacity={key: str(amount) for key, amount in newest.status.capacity.items()},
+        # Some providers, such as kwok, only report the capacity of resources that the NodeClaim requests.
+        capacity={key: str(amount) for key, amount in {**newest.status.allocatable, **newest.status.capacity}.items()},
         overhead=_overhead(newest.status),
     )
 
