@@ -70,8 +70,11 @@ def coming_nodes(world: World, claims: Iterable[NewClaim], *, before: int = 0) -
 
 
 def _nodes(world: World, claim: NewClaim, name: str) -> ComingNode:
-    """A launch takes the cheapest offer. Of several that cost the same, in different zones, nobody knows which."""
-    ways = sorted(_ways(world, claim), key=lambda way: (way[1].price, way[0].name))
+    """A launch takes the cheapest offer. Of several that cost the same, in different zones, nobody knows which.
+
+    Where prices are not known, it takes the smallest type.
+    """
+    ways = sorted(_ways(world, claim), key=lambda way: (way[1].price, *_room(way[0]), way[0].name))
     cheapest = [(type_, offer) for type_, offer in ways if (type_, offer.price) == (ways[0][0], ways[0][1].price)]
     return tuple(_node(world, claim, name, type_, offer) for type_, offer in cheapest)
 
@@ -89,6 +92,10 @@ def _node(world: World, claim: NewClaim, name: str, type_: MachineType, offer: O
         capacity=type_.capacity,
         pool=claim.pool,
     )
+
+
+def _room(type_: MachineType) -> tuple[int, int]:
+    return type_.allocatable["cpu"], type_.allocatable["memory"]
 
 
 def _ways(world: World, claim: NewClaim) -> Iterator[tuple[MachineType, Offer]]:

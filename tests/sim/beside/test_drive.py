@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from math import ceil
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,13 @@ from dovetail.api.names import ConditionReason, ConditionType, EventReason
 from dovetail.cli.commands.roll import roll
 from dovetail.controllers.beside.gate import SETTLES
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Delete
+from dovetail.sim.actors.wire import SHUTDOWN, Raw
 from dovetail.sim.cloud.machines import Launch
 from tests.harness import manifests
 from tests.harness.disruption import (
     Most,
     Taken,
+    drift,
     edit_pool,
     edit_template,
     is_true,
@@ -25,12 +28,15 @@ from tests.harness.disruption import (
     stand,
 )
 from tests.harness.driving import Driven, drive
+from tests.harness.provisioning import OF_FOUR
 from tests.harness.stage import stage
+from tests.harness.termination import GUARDED
 
 pytestmark = stage(drive)
 
 NEVER_UP = Launch(registers=False)
 FOR_EVER = 10_000
+ON_DEMAND = {"key": names.CAPACITY_TYPE_LABEL, "operator": "In", "values": ["on-demand"]}
 # What 10 §I.6 allows drive to write.
 RIGHTS = {
     ("patch", "nodes"),
@@ -39,6 +45,10 @@ RIGHTS = {
     ("create", "nodeclaims"),
     ("delete", "nodeclaims"),
 }
+
+
+def of_cpus(*cpus: int) -> Raw:
+    return {**OF_FOUR, "values": [f"s-{number}x-amd64-linux" for number in cpus]}
 
 
 async def new_edition(setting: Driven, edition: str = "2") -> None:
@@ -116,6 +126,50 @@ async def test_pods_that_fit_elsewhere_are_moved_and_nothing_is_bought(setting: 
     await setting.runs_all("a", 1)
     await setting.runs_all("b", 1)
     assert ("create", "nodeclaims") not in setting.writes()
+
+
+# -- drains without waves ----------------------------------------------------------------------------------------------
+
+
+async def prepare(setting: Driven, *taken: str) -> None:
+    """Have `large` and `small` on the node `old`, of 16 cpus, and other nodes, of 4 cpus, with so much of each taken.
+
+    The successor of `small` comes first, and goes to the emptiest node.
+    """
+    template = {"requirements": [of_cpus(4, 16), ON_DEMAND]}
+    await setting.begin(pool(template=template, consolidateAfter="Never"))
+    await setting.launch("old", requirements=[of_cpus(16), ON_DEMAND])
+    slow: dict[str, Any] = {"cpu": "3", "terminationGracePeriodSeconds": 30, "annotations": {SHUTDOWN: "30s"}}
+    large = manifests.workload("StatefulSet", "large", fields={"replicas": 1}, **slow)
+    await setting.sim.apply(large, manifests.deployment("small", cpu="1"))
+    for app in ("large", "small"):
+        await setting.runs_all(app, 1)
+    for number, cpu in enumerate(taken):
+        guarded = manifests.pod(f"guarded-{number}", cpu=cpu, annotations=GUARDED)
+        await setting.launch(f"room-{number}", pods=[guarded], requirements=[of_cpus(4), ON_DEMAND])
+
+
+async def test_a_node_whose_pods_have_room_only_in_waves_is_not_consolidated(setting: Driven) -> None:
+    """Karpenter evicts all pods of a node at once. `small` would take the room of `large`, which would need a node."""
+    await prepare(setting, "400m", "2700m")
+    await edit_pool(setting, consolidateAfter="0s")
+    await setting.sim.run_for("30m")
+    assert len(setting.cloud.machines) == 3
+    assert not setting.gone(NODECLAIMS, "old")
+
+
+async def test_a_drifted_node_whose_pods_have_room_only_in_waves_gets_one_node_for_all_of_them(setting: Driven) -> None:
+    """`small` has room elsewhere, but would take that of `large` on the replacement."""
+    await prepare(setting, "2700m")
+    await drift(setting, "old")
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "old"), timeout="10m")
+    for app in ("large", "small"):
+        await setting.runs_all(app, 1)
+    (new,) = others(setting, "room-0")
+    replacement = setting.claim(new)
+    assert replacement is not None
+    assert replacement["spec"]["resources"]["requests"]["cpu"] == "4"
+    assert len(setting.cloud.machines) == 3
 
 
 # -- the gate ----------------------------------------------------------------------------------------------------------

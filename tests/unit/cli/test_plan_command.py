@@ -115,6 +115,26 @@ def test_a_budget_without_a_status_counts_the_pods_of_all_nodes(dovetail: Progra
     assert f"Pod/ml/trainer-0: trainer allows no disruption now: {figures}" in removal["blockers"]
 
 
+def test_under_drive_no_node_is_replaced_by_a_cheaper_one(dovetail: Program) -> None:
+    """As drive decides."""
+    cluster, node = yaml.safe_load((ROOT / CLUSTER).read_text()), "general-8vtqz"
+    places = {"Node": ("metadata", "name"), "NodeClaim": ("status", "nodeName"), "Pod": ("spec", "nodeName")}
+    cluster["items"] = [
+        item
+        for item in cluster["items"]
+        if (place := places.get(item["kind"])) is None or item[place[0]].get(place[1]) == node
+    ]
+    alone = dovetail.file(json.dumps(cluster), "alone.json")
+    arguments = ("plan", "-f", alone, "--at", "2026-03-07T12:00:00Z", "--reason", "underutilized", "-o", "json")
+    run, drive = (
+        json.loads(dovetail(*arguments, "--decider", decider).out) for decider in ("dovetail", "dovetail:drive")
+    )
+    assert [command["decision"] for command in run["commands"]] == ["replace"]
+    assert drive["commands"] == []
+    why = "its pods need a new node, and nodes are not replaced to save cost here"
+    assert [each["why"] for each in drive["nodes"]] == [[why]]
+
+
 def test_a_node_with_a_pod_that_cannot_be_placed_says_which_and_why(dovetail: Program) -> None:
     cluster = yaml.safe_load((ROOT / CLUSTER).read_text())
     for item in cluster["items"]:

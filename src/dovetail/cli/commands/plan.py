@@ -27,6 +27,7 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 from dovetail.planning.disruption.board import blocked_sentence
+from dovetail.planning.disruption.execution import execution_of
 from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
@@ -106,7 +107,7 @@ def command(
             scheduler_profiles=profiles,
         )
         removals = [_removal(still, drained, read.snapshot, common.at) for drained in still.drained]
-        rules = ConsolidationOptions(spot_to_spot=spot_to_spot)
+        rules = execution_of(read.snapshot.settings.decider).options(spot_to_spot=spot_to_spot)
         plan = _planned(
             still,
             rules,

@@ -110,8 +110,8 @@ def consolidation_of(
     simulated = _simulated(read, source, at, catalogue) if nodes else None
     if simulated is None:
         return {}
-    from dovetail.planning.disruption.methods import decide_pass  # noqa: PLC0415  (as above)
-    from dovetail.planning.disruption.replacing import ConsolidationOptions  # noqa: PLC0415
+    from dovetail.planning.disruption.execution import execution_of  # noqa: PLC0415  (as above)
+    from dovetail.planning.disruption.methods import decide_pass  # noqa: PLC0415
     from dovetail.views.plan import NodeOutcome, node_outcomes  # noqa: PLC0415
 
     answers = {}
@@ -124,7 +124,7 @@ def consolidation_of(
         if not any(candidates.values()):
             continue
         board = msgspec.structs.replace(board, candidates=candidates)
-        decision = decide_pass(board, ConsolidationOptions())
+        decision = decide_pass(board, execution_of(read.snapshot.settings.decider).options())
         pools = {name: simulated.pools[name]}
         (node,) = node_outcomes(board, decision, pools, (), {})
         goes = node.fate is NodeOutcome.GOES

@@ -36,7 +36,6 @@ from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.assessment import DisruptionPlanner
 from dovetail.planning.disruption.execution import BY_KARPENTER
-from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
 from dovetail.runtime.compute import SerialCompute
@@ -92,7 +91,7 @@ def drive_controllers(
         accounts=accounts,
         telling=DisruptionReporter(cluster, disrupted),
         compute=compute,
-        rules=ConsolidationOptions(replaces=execution.replaces_for_cost),
+        rules=execution.options(),
         timings=timings,
         closed=gate.closed,
     )

@@ -6,8 +6,10 @@ from typing import Final
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import ConditionType
+from dovetail.api.names import ConditionType, DovetailMode
+from dovetail.model.decider import Decider
 from dovetail.planning.disruption.board import CONSOLIDATING, Method
+from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.nodepool.hash import pool_annotations, pool_hash
 from dovetail.rules.states import BESIDE_DISRUPTED, DISRUPTED, has_disrupted_taint
 
@@ -16,18 +18,25 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """`disrupted`: the taint of nodes in S3. `writes_reason`: the condition DisruptionReason is ours to write.
 
     `names_types`: replacements list their instance types, which are those of the provider. `replaces_for_cost`: nodes
-    may be replaced by cheaper ones. `lands_again`: the methods whose pods are placed once more before a drain (R50).
-    `infers_labels`: they get the labels that follow from their requirements.
-    `shares_room`: another controller places pods on replacements, so a command waits for room that is gone.
+    may be replaced by cheaper ones. `drains_in_waves`: drains keep the waves of a command (R55). `lands_again`: the
+    methods whose pods are placed once more before a drain (R50). `infers_labels`: replacements get the labels that
+    follow from their requirements. `shares_room`: another controller places pods on replacements, so a command waits
+    for room that is gone.
     """
 
     disrupted: objects.Taint
     writes_reason: bool = True
     names_types: bool = True
     replaces_for_cost: bool = True
+    drains_in_waves: bool = True
     lands_again: frozenset[Method] = CONSOLIDATING
     infers_labels: bool = True
     shares_room: bool = False
+
+    def options(self, *, spot_to_spot: bool = False) -> ConsolidationOptions:
+        return ConsolidationOptions(
+            spot_to_spot=spot_to_spot, replaces=self.replaces_for_cost, in_waves=self.drains_in_waves
+        )
 
     def is_claim_of_another(self, claim: objects.NodeClaim) -> bool:
         """Whether Karpenter disrupts the claim by a command of its own."""
@@ -48,12 +57,17 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
         return {key: pool.metadata.annotations[key] for key in keys if key in pool.metadata.annotations}
 
 
+def execution_of(decider: Decider) -> Execution:
+    return BY_KARPENTER if decider.mode is DovetailMode.DRIVE else BY_DOVETAIL
+
+
 BY_DOVETAIL: Final = Execution(disrupted=DISRUPTED)
 BY_KARPENTER: Final = Execution(
     disrupted=BESIDE_DISRUPTED,
     writes_reason=False,
     names_types=False,
     replaces_for_cost=False,
+    drains_in_waves=False,
     lands_again=frozenset(Method),
     infers_labels=False,
     shares_room=True,

@@ -38,19 +38,21 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     coming: tuple[ComingNode, ...] = ()
 
 
-def in_waves(board: DisruptionBoard, move: Move) -> Move | NotConsolidatable:
+def in_waves(board: DisruptionBoard, rules: ConsolidationOptions, move: Move) -> Move | NotConsolidatable:
     """The move with the waves that it needs, or why it may need a further node."""
     arrival = _arrival(board, move)
     if not arrival.pods:
         return move
-    waves = find_waves(board.world, arrival)
+    waves = find_waves(board.world, arrival, rules)
     if isinstance(waves, PodInfo):
         return NotConsolidatable(_without_room(waves, move.savings), pod=waves.ref)
     return msgspec.structs.replace(move, waves=waves)
 
 
-def waves_of_replaced(board: DisruptionBoard, candidate: Candidate, replacements: Sequence[NewClaim]) -> Waves:
-    """The waves with which the pods of one node that must be replaced find room, if waves help.
+def waves_of_replaced(
+    board: DisruptionBoard, rules: ConsolidationOptions, candidate: Candidate, replacements: Sequence[NewClaim]
+) -> Waves | PodInfo:
+    """The waves with which the pods of one node that must be replaced find room, or the pod that finds none.
 
     Pods that all go to the same new node fit there in any order.
     """
@@ -62,14 +64,24 @@ def waves_of_replaced(board: DisruptionBoard, candidate: Candidate, replacements
         without=(*sorted(board.gone), candidate.node),
         coming=replacement_nodes(board, replacements),
     )
-    waves = find_waves(board.world, arrival)
-    return () if isinstance(waves, PodInfo) else waves
+    return find_waves(board.world, arrival, rules)
+
+
+def no_room_at_once(pod: PodInfo) -> NotConsolidatable:
+    """For drains without waves."""
+    return NotConsolidatable(
+        Sentence(
+            Redactable(pod.ref, str(pod)),
+            " would find no room once the others have landed: all pods of the node are evicted at once",
+        ),
+        pod=pod.ref,
+    )
 
 
 def largest_that_holds(board: DisruptionBoard, rules: ConsolidationOptions, move: Move) -> Move | None:
     """The move, or one with fewer nodes, whose pods find room; None: there is none with two nodes and more."""
     for _ in range(_MOST_TRIES):
-        held = in_waves(board, move)
+        held = in_waves(board, rules, move)
         if isinstance(held, Move):
             return held
         rest = _smaller(move.candidates, held)
@@ -91,20 +103,21 @@ def _without_room(pod: PodInfo, savings: int) -> Sentence:
     return Sentence(would, Redactable(pod.ref, str(pod)), " would find no room once the others have landed")
 
 
-def find_waves(world: World, arrival: Arrival) -> Waves | PodInfo:
+def find_waves(world: World, arrival: Arrival, rules: ConsolidationOptions) -> Waves | PodInfo:
     """The waves with which all pods find room, or the pod that finds none.
 
     A pod that finds no room moves to an earlier wave, together with all pods like it.
     """
     turns: dict[str, int] = defaultdict(int)
     own = {pod.uid for pod in arrival.pods}
+    most = _MOST_WAVES if rules.in_waves else 0
     checks = max(2, min(_MOST_CHECKS, _PODS_IN_CHECKS // max(1, len(own))))
     for left in range(checks, 0, -1):
         waves = _grouped(arrival.pods, turns)
         pod = _first_without_room(world, arrival, waves)
         if pod is None:
             return tuple(tuple(sorted(member.uid for member in wave)) for wave in waves[:-1])
-        if left == 1 or pod.uid not in own or turns[pod.uid] == _MOST_WAVES:
+        if left == 1 or pod.uid not in own or turns[pod.uid] == most:
             return pod
         earlier = turns[pod.uid] + 1
         for other in arrival.pods:

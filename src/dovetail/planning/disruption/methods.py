@@ -31,11 +31,12 @@ from dovetail.planning.disruption.emptiness import without_replacement
 from dovetail.planning.disruption.landing import (
     in_waves,
     largest_that_holds,
+    no_room_at_once,
     replacement_nodes,
     waves_of_replaced,
 )
 from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, NotConsolidatable, simulate
-from dovetail.scheduling.placement import NewClaim, Solution
+from dovetail.scheduling.placement import NewClaim, PodInfo, Solution
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
 
@@ -175,12 +176,13 @@ def _replaced(this: _Pass, method: Method) -> Decision:
         complete = this.go_on()
         if not complete:
             break
-        solution = exchange.place(candidate)
+        solution = exchange.place(candidate) if this.rules.in_waves else exchange.place_at_once(candidate, this.rules)
         if isinstance(solution, NotConsolidatable):
             refused[candidate.node] = solution.message
         elif budgets.take(candidate):
             before, new = exchange.board, exchange.go(candidate, solution)
-            waves = waves_of_replaced(before, candidate, new) if len(commands) < _WITH_WAVES else ()
+            waves = waves_of_replaced(before, this.rules, candidate, new) if len(commands) < _WITH_WAVES else ()
+            waves = () if isinstance(waves, PodInfo) else waves
             commands.append(make_command(board, method, [candidate], solution=solution, replacements=new, waves=waves))
     return Decision(
         commands=with_final_landing(commands, exchange.board),
@@ -211,10 +213,26 @@ class NodeExchange:
             return solution
         return simulate(board, [candidate], shut=self._coming, owed=self._owed, explain=explain)
 
+    def place_at_once(self, candidate: Candidate, rules: ConsolidationOptions) -> Solution | NotConsolidatable:
+        """The same for a drain without waves. If the pods could take each other's room, they all go to one new node."""
+        solution = self.place(candidate)
+        if isinstance(solution, NotConsolidatable):
+            return solution
+        pod = waves_of_replaced(self.board, rules, candidate, self._new_nodes(candidate, solution))
+        if not isinstance(pod, PodInfo):
+            return solution
+        gone = [*self.board.gone, candidate.node]
+        together = self.board.world.what_if(candidate.pods, gone, only_new=True)
+        return together if together.all_scheduled and len(together.new_claims) == 1 else no_room_at_once(pod)
+
+    @staticmethod
+    def _new_nodes(candidate: Candidate, solution: Solution) -> list[NewClaim]:
+        return solution.new_for({pod.uid for pod in candidate.pods})
+
     def go(self, candidate: Candidate, solution: Solution) -> list[NewClaim]:
         """Takes the node, and returns the new nodes it needs."""
         self.board = self.board.after([candidate], solution)
-        return solution.new_for({pod.uid for pod in candidate.pods})
+        return self._new_nodes(candidate, solution)
 
 
 def _longest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -258,7 +276,7 @@ def _consolidated(this: _Pass, commands: list[Command], board: DisruptionBoard, 
             break
         pool = alone.candidates[0].pool
         move = still_possible(board, this.rules, alone) if misses[pool] < _MISSES else None
-        held = None if move is None else in_waves(board, move)
+        held = None if move is None else in_waves(board, this.rules, move)
         if isinstance(held, NotConsolidatable):
             unsafe[alone.candidates[0].node] = held.message
         misses[pool] += not isinstance(held, Move)

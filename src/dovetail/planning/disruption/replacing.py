@@ -56,11 +56,15 @@ class NotConsolidatable(msgspec.Struct, frozen=True):
 
 
 class ConsolidationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of consolidation."""
+    """Options of the methods.
+
+    `replaces`: a cheaper node may replace others; without it nodes are only removed. `in_waves`: drains evict pods in
+    waves (R55); without it all pods of a node are evicted at once.
+    """
 
     spot_to_spot: bool = False
     replaces: bool = True
-    """Whether a cheaper node may replace others. Without it nodes are only removed."""
+    in_waves: bool = True
 
 
 def simulate(

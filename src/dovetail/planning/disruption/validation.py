@@ -105,7 +105,7 @@ def _still_consolidating(command: Command, board: DisruptionBoard, rules: Consol
     ]
     if len(replacements) < len(move.replacements):
         return refused(RejectionCause.SCHEDULING, "some of the planned instance types would not do any more")
-    held = in_waves(board, msgspec.structs.replace(move, replacements=tuple(replacements)))
+    held = in_waves(board, rules, msgspec.structs.replace(move, replacements=tuple(replacements)))
     if isinstance(held, NotConsolidatable):
         return refused(RejectionCause.SCHEDULING, held.message)
     price = sum(launch_price(board.world.types, claim) for claim in replacements)

@@ -10,11 +10,14 @@ from dovetail.planning.disruption.board import DisruptionBoard
 from dovetail.planning.disruption.landing import in_waves, largest_that_holds, replacement_nodes, still_without_room
 from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, NotConsolidatable, decide
 from dovetail.planning.landing import arrival_orders
-from dovetail.scheduling.placement import NodeInfo, Origin
+from dovetail.scheduling.placement import NewClaim, NodeInfo, Origin
+from dovetail.scheduling.requirements import NO_REQUIREMENTS
+from dovetail.scheduling.resources import NOTHING
 from tests.unit.planning.disruption.boards import Used, board, pod, room, used
 from tests.unit.scheduling.problems import affinity, app, machine, offer, term
 
 RULES = ConsolidationOptions()
+AT_ONCE = ConsolidationOptions(in_waves=False)
 
 
 def move(on: DisruptionBoard, *going: Used) -> Move:
@@ -25,13 +28,13 @@ def move(on: DisruptionBoard, *going: Used) -> Move:
 
 
 def held(on: DisruptionBoard, *going: Used) -> Move:
-    found = in_waves(on, move(on, *going))
+    found = in_waves(on, RULES, move(on, *going))
     assert isinstance(found, Move), found
     return found
 
 
 def refused(on: DisruptionBoard, *going: Used) -> str:
-    found = in_waves(on, move(on, *going))
+    found = in_waves(on, RULES, move(on, *going))
     assert isinstance(found, NotConsolidatable)
     return str(found)
 
@@ -46,6 +49,27 @@ def test_a_large_pod_goes_first_where_small_ones_would_take_its_room() -> None:
     going = used("a", pod("large", "3"), pod("small", "1"), cpu=5)
     on = board(going, room("y", 3), room("z", 1))
     assert held(on, going).waves == (("large",),)
+
+
+def test_without_waves_a_move_that_needs_them_is_refused() -> None:
+    going = used("a", pod("large", "3"), pod("small", "1"), cpu=5)
+    on = board(going, room("y", 3), room("z", 1))
+    refused = in_waves(on, AT_ONCE, move(on, going))
+    assert isinstance(refused, NotConsolidatable)
+    assert str(refused) == "would save $0/h, but shop/large would find no room once the others have landed"
+
+
+def test_without_waves_a_set_becomes_smaller() -> None:
+    safe = [used(name, pod(f"small-{name}", "1"), cpu=1) for name in "abc"]
+    ordered = used("d", pod("large", "3"), cpu=4)
+    on = board(*safe, ordered, room("x", 3), room("y", 2), room("z", 1))
+    together = move(on, *safe, ordered)
+    with_waves, without = (largest_that_holds(on, rules, together) for rules in (RULES, AT_ONCE))
+    assert with_waves is not None
+    assert without is not None
+    assert [each.node for each in with_waves.candidates] == ["a", "b", "c", "d"]
+    assert with_waves.waves
+    assert [each.node for each in without.candidates] == ["a", "b", "c"]
 
 
 def test_pods_of_three_sizes_go_in_three_waves() -> None:
@@ -136,7 +160,7 @@ def test_hardly_any_order_leaves_a_pod_without_room() -> None:
         going = used("a", *(pod(f"p{index}", cpu) for index, cpu in enumerate(sizes)), cpu=40)
         on = board(going, *(room(f"z{index}", cpu) for index, cpu in enumerate(rooms)))
         decided = decide(on, [going.candidate], RULES)
-        found = in_waves(on, decided) if isinstance(decided, Move) else decided
+        found = in_waves(on, RULES, decided) if isinstance(decided, Move) else decided
         if isinstance(found, Move):
             first = {uid for wave in found.waves for uid in wave}
             last = [each.uid for each in going.candidate.pods if each.uid not in first]
@@ -155,6 +179,16 @@ def test_a_replacement_is_modelled_with_the_labels_of_its_cheapest_offer() -> No
     assert node.allocatable["cpu"] == 2000
 
 
+def test_a_replacement_without_a_known_price_is_modelled_with_the_smallest_type() -> None:
+    """Nobody knows which type Karpenter launches, and the names of the types do not say it."""
+    types = [machine(name, cpus, offers=(offer("a", 0),)) for name, cpus in (("a-large", 4), ("b-small", 2))]
+    names_ = tuple(type_.name for type_ in types)
+    new = NewClaim(pool="default", pods=("p1",), requirements=NO_REQUIREMENTS, types=names_, requests=NOTHING)
+    ((node, *_),) = replacement_nodes(board(types=types), [new])
+    assert isinstance(node, NodeInfo)
+    assert node.allocatable["cpu"] == 2000
+
+
 def test_the_last_look_finds_what_the_decision_found_if_nothing_changed() -> None:
     """Except where the name of the replacement decides between equal nodes: in the decision it is not there yet."""
     checked, wrong = 0, 0
@@ -165,7 +199,7 @@ def test_the_last_look_finds_what_the_decision_found_if_nothing_changed() -> Non
         rooms = [room(f"z{index}", random.randint(1, 3)) for index in range(random.randint(1, 5))]
         on = board(going, *rooms, types=[machine("four", 4), machine("eight", 8)])
         decided = decide(on, [going.candidate], RULES)
-        found = in_waves(on, decided) if isinstance(decided, Move) else decided
+        found = in_waves(on, RULES, decided) if isinstance(decided, Move) else decided
         if not isinstance(found, Move) or len(found.replacements) != 1:
             continue
         (coming,) = replacement_nodes(on, found.replacements)

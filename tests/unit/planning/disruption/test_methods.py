@@ -13,7 +13,7 @@ from dovetail.planning.disruption.commands import command_id
 from dovetail.planning.disruption.methods import _METHODS, Decision, _Pass, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.rules.budgets import PoolCounts, allowance, read_budgets
-from dovetail.scheduling.placement import Origin
+from dovetail.scheduling.placement import MachineType, Origin
 from tests.unit.planning.disruption.boards import (
     AT,
     DRIFTED,
@@ -519,6 +519,27 @@ def test_a_drifted_node_goes_also_if_no_waves_help() -> None:
     on = board(going, room("y", 3), room("z", 4), reasons={DRIFTED: [going]}, types=[machine("five", 5)])
     (command,) = passed(on).commands
     assert command.replacements
+
+
+def drifted_at_once(*types: MachineType) -> Decision:
+    """A pass for drains without waves, over a node whose pods fit only if `large` arrives before `small`."""
+    going = used("a", pod("large", "3"), pod("small", "1"), cpu=8)
+    on = board(going, room("z", 1), reasons={DRIFTED: [going]}, types=list(types))
+    return decide_pass(on, ConsolidationOptions(in_waves=False))
+
+
+def test_without_waves_all_pods_of_a_drifted_node_go_to_one_new_node() -> None:
+    (command,) = drifted_at_once(machine("three", 3), machine("four", 4)).commands
+    (replacement,) = command.replacements
+    assert set(replacement.pods) == {"large", "small"}
+    assert command.waves == ()
+
+
+def test_without_waves_a_drifted_node_stays_if_no_new_node_takes_all_its_pods() -> None:
+    decision = drifted_at_once(machine("three", 3))
+    assert not decision.commands
+    expected = "shop/large would find no room once the others have landed: all pods of the node are evicted at once"
+    assert str(decision.refused["a"]) == expected
 
 
 def test_only_the_first_of_many_drifted_nodes_are_checked_for_waves() -> None:
