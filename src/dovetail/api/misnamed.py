@@ -1,4 +1,4 @@
-"""Finds annotations of pods that nothing reads because their names are wrong."""
+"""Finds annotations and labels that nothing reads because their names are wrong."""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -10,7 +10,6 @@ from dovetail.values.mending import is_unitless, meant_duration
 from dovetail.values.spelling import meant_word
 
 _OURS = frozenset(names.PROTECTION_ANNOTATIONS)
-_SHORT = {key.partition("/")[2]: key for key in names.PROTECTION_ANNOTATIONS}
 _GRACE_PERIOD = "do-not-disrupt-grace-period"
 # Old names, names from proposals, and wrong analogies, which are too unlike the right name for a typing error.
 _FORMER = {
@@ -33,8 +32,21 @@ _DURATION_OF = {
 }
 
 
-class MisnamedAnnotation(NamedTuple):
-    """An annotation that nothing reads, or a label that should be one, and what to write instead."""
+# What users write, by the kind of object that it is read on; a NodeClaim's annotations come to its Node.
+_ON_NODES = (names.DO_NOT_DISRUPT, names.DO_NOT_REPAIR)
+_WRITTEN = {
+    "Pod": names.PROTECTION_ANNOTATIONS,
+    "Node": _ON_NODES,
+    names.NODECLAIM_KIND: _ON_NODES,
+    names.NODEPOOL_KIND: (names.GRACEFUL_EXPIRE_AFTER, names.OWN_BUDGETS, names.BESIDE),
+}
+_KNOWN = names.KARPENTER_KEYS | names.OWN_KEYS
+_PREFIXES = (f"{names.GROUP}/", f"{names.OWN_GROUP}/")
+_MAX_KEY = 320
+
+
+class MisnamedKey(NamedTuple):
+    """An annotation or label that nothing reads, and what to write instead."""
 
     rule: str
     holder: str
@@ -42,38 +54,72 @@ class MisnamedAnnotation(NamedTuple):
     key: str
     message: str
     remedy: str
+    evident: bool = True
+    """Whether it is a mistake. A newer Karpenter may know a key that we do not."""
 
 
-def misnamed_annotations(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Iterator[MisnamedAnnotation]:
-    """The annotations whose names look like ours, and our annotations among the labels."""
-    for key in annotations:
-        if meant := _possible(key):
-            message = f"nothing reads {shorten(key, 120)}: it has no effect"
-            yield MisnamedAnnotation("UnknownAnnotation", "annotations", key, message, _remedy(key, meant, annotations))
-    for key in () if _OURS.isdisjoint(labels) else names.PROTECTION_ANNOTATIONS:
-        if key in labels and key not in annotations:
-            message = f"{key} is read as an annotation; as a label it has no effect"
-            yield MisnamedAnnotation("AnnotationAsLabel", "labels", key, message, "move it to the annotations")
+def misnamed_keys(kind: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Iterator[MisnamedKey]:
+    """The annotations and labels of a Pod, Node, NodeClaim or NodePool that nothing reads, though they look so."""
+    for holder, keys in (("annotations", annotations), ("labels", labels)):
+        for key in keys:
+            if _is_odd(kind, holder, key) and (misnamed := _misnamed(kind, holder, key, annotations)) is not None:
+                yield misnamed
 
 
-def may_be_misnamed(annotations: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Whether `misnamed_annotations` may find something. Most pods need no further check."""
-    return any(map(_possible, annotations)) or not _OURS.isdisjoint(labels)
+def may_be_misnamed(kind: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Whether `misnamed_keys` may find something. Most objects need no further check."""
+    return any(_is_odd(kind, "annotations", key) for key in annotations) or any(
+        _is_odd(kind, "labels", key) for key in labels
+    )
 
 
 @lru_cache(maxsize=4096)
-def _possible(key: str) -> tuple[str, ...]:
-    """The annotations that the key could mean; none if it is one of them, or nothing like them."""
+def _is_odd(kind: str, holder: str, key: str) -> bool:
+    if len(key) > _MAX_KEY:
+        return False
+    if key in _KNOWN:
+        misplaced = holder == "labels" and key in _WRITTEN[kind]
+        return misplaced or (kind != "Pod" and key in _OURS and key not in _ON_NODES)
+    return key.startswith(_PREFIXES) or (kind == "Pod" and holder == "annotations" and bool(_possible(kind, key)))
+
+
+def _misnamed(kind: str, holder: str, key: str, annotations: Mapping[str, str]) -> MisnamedKey | None:
+    on = "" if kind == "Pod" else f" on a {kind}"
+    if key in _KNOWN and key in _WRITTEN[kind]:
+        if key in annotations:
+            return None
+        message = f"{key} is read as an annotation; as a label it has no effect"
+        return MisnamedKey("AnnotationAsLabel", holder, key, message, "move it to the annotations")
+    if key in _KNOWN:
+        message = f"{key} is read on pods; it has no effect{on}"
+        return MisnamedKey("AnnotationNotOnPods", holder, key, message, "move it to the pods")
+    rule = "UnknownAnnotation" if holder == "annotations" else "UnknownLabel"
+    message = f"nothing reads {shorten(key, 120)}{on}: it has no effect"
+    meant = _possible(kind, key)
+    if meant:
+        return MisnamedKey(rule, holder, key, message, _remedy(key, meant, annotations))
+    if key.startswith(_PREFIXES[1]):
+        return MisnamedKey(rule, holder, key, message, "remove it")
+    message = f"neither Karpenter nor Dovetail is known to read {shorten(key, 120)}{on}"
+    return MisnamedKey(rule, holder, key, message, "remove it, unless something else reads it", evident=False)
+
+
+@lru_cache(maxsize=4096)
+def _possible(kind: str, key: str) -> tuple[str, ...]:
+    """The keys that this one could mean; none if it is nothing like them."""
     domain, _, name = key.rpartition("/")
-    ours = domain == names.GROUP
-    if key in _OURS or len(key) > 320 or not (ours or name in _SHORT):
-        return ()
+    ours = domain in (names.GROUP, names.OWN_GROUP)
+    written = {known.partition("/")[2]: known for known in _WRITTEN[kind]}
     if not ours:
-        return (_SHORT[name],)
-    if name in _FORMER or name in _UNCLEAR:
-        return (_FORMER[name],) if name in _FORMER else _UNCLEAR[name]
-    meant = meant_word(name, _SHORT)
-    return () if meant is None else (_SHORT[meant],)
+        return (written[name],) if name in written else ()
+    if kind != names.NODEPOOL_KIND and (name in _FORMER or name in _UNCLEAR):
+        meant = (_FORMER[name],) if name in _FORMER else _UNCLEAR[name]
+        return tuple(known for known in meant if known in _WRITTEN[kind])
+    for choice in (written, {known.partition("/")[2]: known for known in sorted(_KNOWN)}):
+        word = meant_word(name, choice)
+        if word is not None:
+            return (choice[word],)
+    return ()
 
 
 def _remedy(key: str, meant: tuple[str, ...], annotations: Mapping[str, str]) -> str:

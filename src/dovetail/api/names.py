@@ -134,6 +134,35 @@ OWN_BUDGETS: Final = "dovetail.dev/budgets"  # on a NodePool: replaces spec.disr
 BESIDE: Final = "dovetail.dev/beside"  # on a NodePool: "off" keeps guard and drive away from its nodes
 STAMP_PREFIX: Final = "dovetail-expired-"  # of a NodePool hash that we write in order to have a node replaced
 
+# -- every key of the two domains that stands on objects for a reason ------------------------------------------------
+OWN_KEYS: Final = frozenset({HELD, POD_HOLD, HASH_BEFORE, ROLLED, GRACEFUL_EXPIRE_AFTER, OWN_BUDGETS, BESIDE})
+KARPENTER_KEYS: Final = frozenset(
+    {
+        # today (01 §6), and those that Dovetail adds
+        NODEPOOL_LABEL,
+        CAPACITY_TYPE_LABEL,
+        REGISTERED_LABEL,
+        INITIALIZED_LABEL,
+        DO_NOT_SYNC_TAINTS_LABEL,
+        *PROTECTION_ANNOTATIONS,
+        NODEPOOL_HASH,
+        NODEPOOL_HASH_VERSION,
+        TERMINATION_TIMESTAMP,
+        MIN_VALUES_RELAXED,
+        "karpenter.sh/requested-dra-drivers",
+        DISRUPTION_COMMAND,
+        REPLACEMENT_OF,
+        DO_NOT_REPAIR,
+        # of older versions, which stay on objects, and the tag by which users let Karpenter find subnets and the like
+        "karpenter.sh/provisioner-name",
+        "karpenter.sh/provisioner-hash",
+        "karpenter.sh/managed-by",
+        "karpenter.sh/stored-version-migrated",
+        "karpenter.sh/emptiness-timestamp",
+        "karpenter.sh/discovery",
+    }
+)
+
 # -- annotations of others --------------------------------------------------------------------------------------------
 PVC_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dovetail.api import names, objects
 from dovetail.api.conversion import REMOVED_KINDS
 from dovetail.api.documents import Document, InputError, decode, plain_value
-from dovetail.api.misnamed import may_be_misnamed, misnamed_annotations
+from dovetail.api.misnamed import may_be_misnamed, misnamed_keys
 from dovetail.api.schema import SchemaViolation, crd_schema, violations
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
@@ -37,10 +37,11 @@ class _KindIntake(NamedTuple):
     namespaced: bool = False
 
 
+_PDB = "PodDisruptionBudget"
 _READ = {
     "Pod": _KindIntake("v1", "pods", namespaced=True),
     "Node": _KindIntake("v1", "nodes"),
-    "PodDisruptionBudget": _KindIntake("policy/v1", "poddisruptionbudgets", namespaced=True),
+    _PDB: _KindIntake("policy/v1", "poddisruptionbudgets", namespaced=True),
     names.NODEPOOL_KIND: _KindIntake(names.API_VERSION, names.NODEPOOL_PLURAL),
     names.NODECLAIM_KIND: _KindIntake(names.API_VERSION, names.NODECLAIM_PLURAL),
 }
@@ -89,7 +90,7 @@ def take_in(
         key = (meta.namespace or "default" if read.namespaced else "", meta.name)
         repeated = state.load(read.plural, wire, key)
         problems += _oddities(document, read.api_version, Ref(kind, *key), repeated=repeated)
-        if kind == "Pod" and may_be_misnamed(meta.annotations, meta.labels):
+        if kind != _PDB and may_be_misnamed(kind, meta.annotations, meta.labels):
             problems += _misnamed(Ref(kind, *key), document, meta)
         if kind in _CHECKED:
             problems += _bad_fields(Ref(kind, *key), document, wire, field_remedy)
@@ -137,10 +138,10 @@ def _removed(document: Document) -> Finding:
 
 
 def _misnamed(object_: Ref, document: Document, meta: objects.ObjectMeta) -> Iterable[Finding]:
-    """Annotations that look like ours but that nothing reads. `lint` finds them in templates too."""
-    for misnamed in misnamed_annotations(meta.annotations, meta.labels):
+    """Keys that nothing reads. `lint` finds them in templates too."""
+    for misnamed in misnamed_keys(object_.kind, meta.annotations, meta.labels):
         yield _problem(
-            Severity.WARNING,
+            Severity.WARNING if misnamed.evident else Severity.INFO,
             misnamed.rule,
             object_,
             f"metadata.{misnamed.holder}[{shorten(misnamed.key, 320)}]",

@@ -506,7 +506,11 @@ def test_explain_has_the_findings_of_lint(dovetail: Program) -> None:
         .replace(
             'budgets: [{nodes: "2"}]', 'budgets: [{nodes: "0", schedule: "0 9 * * 1-5 *", duration: 1d}, {nodes: "0"}]'
         )
-        .replace('initialized: "true"}', 'initialized: "true"}\n    annotations: {karpenter.sh/do-not-disrupt: 1d}')
+        .replace(
+            'initialized: "true"}',
+            'initialized: "true"}\n'
+            '    annotations: {karpenter.sh/do-not-disrupt: 1d, karpenter.sh/do-not-repiar: "true"}',
+        )
     )
     pod, label = (
         f"""
@@ -530,6 +534,7 @@ def test_explain_has_the_findings_of_lint(dovetail: Program) -> None:
         ("ScheduleNeverFires", "Pod/ml/never"),
         ("AnnotationAsLabel", "Pod/ml/label"),
         ("InvalidDoNotDisrupt", "Node/n1"),
+        ("UnknownAnnotation", "Node/n1"),
         ("InvalidBudget", "NodePool/default"),
         ("InvalidField", "NodePool/default"),
         ("BudgetBlocksForever", "NodePool/default"),

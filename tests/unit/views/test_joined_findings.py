@@ -30,6 +30,15 @@ def test_pods_without_their_workload_are_counted() -> None:
     ]
 
 
+def test_nodes_of_a_pool_are_counted() -> None:
+    nodes = [finding("Node", name, namespace="") for name in ("ip-10-0-1-1", "b")]
+    assert told(*nodes, finding("NodeClaim", "general-x", namespace=""), finding("Node", "c", rule="S")) == [
+        ("Node/ip-10-0-1-1", "it is bad; the same is true of 1 Node like it"),
+        ("NodeClaim/general-x", "it is bad"),
+        ("Node/shop/c", "it is bad"),
+    ]
+
+
 def test_others_stay() -> None:
     others = [
         finding("Deployment", "web"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.api import names
 from dovetail.api.documents import Document, read_documents
 from dovetail.model.decider import parse_decider
 from dovetail.model.finding import Finding, Severity
@@ -282,7 +283,7 @@ CHECKS = [
     Check(
         *("UnknownAnnotation", W, P, f"{PA}[{DND}-grace-period]", "no effect", f'the value: {DND}: "4h"'),
         pod({f"{DND}-grace-period": "240 minutes"}),
-        pod({"karpenter.sh/something-else": "14400", "example.com/do-not-distrupt": "true"}),
+        pod({"example.com/do-not-distrupt": "true"}),
     ),
     Check(
         *("AnnotationAsLabel", W, P, f"metadata.labels[{DND}]", "as a label", "move it to the annotations"),
@@ -1133,11 +1134,59 @@ def test_a_number_that_is_no_text_is_no_duration_either_where_none_counts() -> N
     assert [each.remedy for each in found] == ['write "true", and remove it when its time is over']
 
 
-@pytest.mark.parametrize("key", ["do-not-disrupts", "do-not-consolidate", "do-not-repiar"])
-def test_an_unknown_annotation_on_a_node(key: str) -> None:
-    (found,) = run(node("true", f"karpenter.sh/{key}"))
-    assert (found.rule, found.severity) == ("UnknownAnnotation", W)
-    assert found.remedy.startswith(f"write {DNR if 'rep' in key else DND}")
+def keyed(kind: str, key: str, holder: str = "annotations") -> Object:
+    made: Object = {"Node": node("true"), "NodePool": nodepool(), "NodeClaim": nodeclaim(), "Pod": pod()}[kind]
+    return made | {"metadata": made["metadata"] | {holder: {key: "x"}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "remedy"),
+    [
+        ("Node", "karpenter.sh/do-not-disrupts", f"write {DND}"),
+        ("Node", "karpenter.sh/do-not-repiar", f"write {DNR}"),
+        ("NodeClaim", "karpenter.sh/do-not-evict", f"write {DND}"),
+        ("Node", "karpenter.sh/do-not-consolidate", f"remove it, or write {DND}, which also"),
+        ("NodePool", "dovetail.dev/gracefulExpireAfter", "write dovetail.dev/graceful-expire-after"),
+        ("NodePool", "karpenter.sh/graceful-expire-after", "write dovetail.dev/graceful-expire-after"),
+        ("NodePool", "dovetail.dev/budget", "write dovetail.dev/budgets"),
+        ("NodePool", "dovetail.dev/off", "remove it"),
+        ("Pod", "dovetail.dev/do-not-distrupt", f"write {DND}"),
+    ],
+)
+def test_an_annotation_that_nothing_reads(kind: str, key: str, remedy: str) -> None:
+    (found,) = (p for p in run(keyed(kind, key)) if p.rule == "UnknownAnnotation")
+    assert (found.severity, found.object.kind) == (W, kind)
+    assert found.remedy.startswith(remedy)
+    assert found.field == f"metadata.annotations[{key}]"
+
+
+def test_labels_that_nothing_reads() -> None:
+    (found,) = (p for p in run(keyed("Node", "karpenter.sh/do-not-sync-taint", "labels")) if p.rule == "UnknownLabel")
+    assert (found.severity, found.remedy) == (W, "write karpenter.sh/do-not-sync-taints")
+    (label,) = (p for p in run(keyed("NodePool", "dovetail.dev/beside", "labels")) if p.rule == "AnnotationAsLabel")
+    assert label.remedy == "move it to the annotations"
+
+
+def test_what_a_newer_karpenter_may_read_is_only_told() -> None:
+    (found,) = (p for p in run(keyed("Node", "karpenter.sh/something-else")) if p.rule == "UnknownAnnotation")
+    assert (found.severity, found.remedy) == (I, "remove it, unless something else reads it")
+
+
+@pytest.mark.parametrize("kind", ["Node", "NodeClaim", "NodePool"])
+def test_a_window_of_pods_is_not_read_elsewhere(kind: str) -> None:
+    (found,) = (p for p in run(keyed(kind, SCHEDULE)) if p.rule == "AnnotationNotOnPods")
+    assert (found.severity, found.remedy) == (W, "move it to the pods")
+
+
+@pytest.mark.parametrize("kind", ["Node", "NodeClaim", "NodePool", "Pod"])
+def test_keys_of_karpenters_own_api_are_no_mistakes(kind: str) -> None:
+    rules = {"UnknownAnnotation", "UnknownLabel", "AnnotationAsLabel"}
+    for holder, keys in (
+        ("annotations", names.KARPENTER_KEYS | names.OWN_KEYS),
+        ("labels", {names.NODEPOOL_LABEL, names.CAPACITY_TYPE_LABEL, names.REGISTERED_LABEL, names.INITIALIZED_LABEL}),
+    ):
+        for key in keys:
+            assert not [p for p in run(keyed(kind, key, holder)) if p.rule in rules], (kind, holder, key)
 
 
 @pytest.mark.parametrize(

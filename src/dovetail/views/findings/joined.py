@@ -1,4 +1,4 @@
-"""Tells a finding once: at the workload, with the number of the objects that it has made, or of pods like the first."""
+"""Tells a finding once: at the workload, with the number of what it has made, or at the first of those alike."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from dovetail.api import names
 from dovetail.model.finding import Finding
 from dovetail.model.refs import Ref, Sentence
 
@@ -14,11 +15,16 @@ _RANKS: Final = {
     **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "CronJob"), 0),
     **dict.fromkeys(("ReplicaSet", "Job"), 1),
     "Pod": 2,
+    # They have what their NodePool gives them, whatever their names.
+    "Node": 3,
+    names.NODECLAIM_KIND: 3,
 }
+_NAMELESS: Final = frozenset({"Node", names.NODECLAIM_KIND})
+_ALIKE: Final = frozenset({"Pod"}) | _NAMELESS
 
 
 def joined(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings in their order, without those of objects whose workload, or a pod like them, has the same."""
+    """The findings in their order, without those of objects whose workload, or one like them, has the same."""
     listed = list(findings)
     alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for place, finding in enumerate(listed):
@@ -52,16 +58,21 @@ def _cause(finding: Finding) -> tuple[str, ...]:
 
 def _stem(object_: Ref) -> tuple[str, str]:
     """What the names of others that belong to it begin with: of a pod, the name of its maker."""
+    if object_.kind in _NAMELESS:
+        return object_.kind, ""
     maker = object_.name.rpartition("-")[0] if object_.kind == "Pod" else object_.name
     return object_.kind, maker or object_.name
 
 
 def _stems(object_: Ref) -> Iterable[tuple[str, str]]:
-    """The stems that it would belong to: of every maker of such objects, and of pods like it."""
+    """The stems that it would belong to: of every maker of such objects, and of those like it."""
+    if object_.kind in _NAMELESS:
+        yield _stem(object_)
+        return
     parts = object_.name.split("-")
-    names = ["-".join(parts[:number]) for number in range(1, len(parts))]
+    starts = ["-".join(parts[:number]) for number in range(1, len(parts))]
     makers = [kind for kind, rank in _RANKS.items() if rank < _RANKS[object_.kind]]
-    yield from ((kind, name) for name in names for kind in makers)
+    yield from ((kind, name) for name in starts for kind in makers)
     if object_.kind == "Pod":
         yield _stem(object_)
 
@@ -70,7 +81,7 @@ def _with_count(finding: Finding, others: Counter[str]) -> Finding:
     if not others:
         return finding
     number = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in sorted(others.items()))
-    also = f"; the same is true of {number} {'like it' if finding.object.kind == 'Pod' else 'that it has made'}"
+    also = f"; the same is true of {number} {'like it' if finding.object.kind in _ALIKE else 'that it has made'}"
     message = finding.message
     counted = Sentence(message, also) if isinstance(message, Sentence) else f"{message}{also}"
     return msgspec.structs.replace(finding, message=counted)

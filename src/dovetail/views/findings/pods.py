@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dovetail.api import names
 from dovetail.api.documents import Document
-from dovetail.api.misnamed import misnamed_annotations
+from dovetail.api.misnamed import misnamed_keys
 from dovetail.api.schema import describe
 from dovetail.api.yaml_events import join, shorten
 from dovetail.model.finding import Finding
@@ -29,7 +29,6 @@ from dovetail.rules.protection import (
 from dovetail.values.duration import HOUR, MICROSECOND, short_duration, shown
 from dovetail.values.schedule.instants import all_of, complement, with_time_left
 from dovetail.values.schedule.window import Window
-from dovetail.values.spelling import meant_word
 from dovetail.values.timestamp import format_time
 from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.subject import Subject
@@ -59,7 +58,7 @@ def pod_findings(
 ) -> Iterator[Finding]:
     """All findings about the annotations of one pod or pod template."""
     annotations = template.annotations
-    yield from _misnamed(subject, template)
+    yield from misnamed_findings(subject, template.path, annotations, template.labels, "Pod")
     yield from mark_findings(subject, annotations)
     if not any(key in annotations for key in names.PROTECTION_ANNOTATIONS):
         return
@@ -207,23 +206,10 @@ def unread_on_node(subject: Subject, field: str, value: str) -> Finding:
     return subject.warning(NOT_IN_FORCE, field, message, 'write "true", or use dovetail drive or run')
 
 
-_NODE_ANNOTATIONS = {key.partition("/")[2]: key for key in (names.DO_NOT_DISRUPT, names.DO_NOT_REPAIR)}
-
-
 def node_findings(
     subject: Subject, path: str, annotations: Mapping[str, str], settings: RuleSettings
 ) -> Iterator[Finding]:
     """Findings about the annotations of a Node, or of a template of Nodes (R6, R47)."""
-    for key in islice(annotations, _MAX_KEYS):
-        domain, _, name = key.rpartition("/")
-        if domain == names.GROUP and name not in _NODE_ANNOTATIONS:
-            meant = "do-not-disrupt" if name == "do-not-consolidate" else meant_word(name, _NODE_ANNOTATIONS)
-            if meant is not None:
-                message = f"nothing reads {shorten(key, 120)} on a Node: it has no effect"
-                remedy = f"write {_NODE_ANNOTATIONS[meant]}"
-                if name == "do-not-consolidate":
-                    remedy += ", which also stops every other graceful disruption of the node"
-                yield subject.warning("UnknownAnnotation", annotation_field(path, key), message, remedy)
     value, field = annotations.get(names.DO_NOT_DISRUPT), annotation_field(path, names.DO_NOT_DISRUPT)
     if value == "false":
         message = '"false" on a Node blocks nothing: the same as leaving it out'
@@ -343,11 +329,14 @@ def _free_time(
 # -- annotations that are not where they belong -----------------------------------------------------------------------
 
 
-def _misnamed(subject: Subject, template: Template) -> Iterator[Finding]:
-    """Keys that look like ours but that nothing reads."""
-    for misnamed in islice(misnamed_annotations(template.annotations, template.labels), _MAX_KEYS):
-        field = f"{join(template.path, misnamed.holder)}[{shorten(misnamed.key, 320)}]"
-        yield subject.warning(misnamed.rule, field, misnamed.message, misnamed.remedy)
+def misnamed_findings(
+    subject: Subject, path: str, annotations: Mapping[str, str], labels: Mapping[str, str], kind: str = ""
+) -> Iterator[Finding]:
+    """Keys that look like those of Karpenter or Dovetail, but that nothing reads. `kind`: that of the template."""
+    for misnamed in islice(misnamed_keys(kind or subject.kind, annotations, labels), _MAX_KEYS):
+        field = f"{join(path, misnamed.holder)}[{shorten(misnamed.key, 320)}]"
+        tell = subject.warning if misnamed.evident else subject.info
+        yield tell(misnamed.rule, field, misnamed.message, misnamed.remedy)
 
 
 def misplaced_findings(

@@ -19,6 +19,7 @@ from dovetail.values.duration import SECOND, short_duration
 from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.pods import (
     coerced_findings,
+    misnamed_findings,
     misplaced_findings,
     node_findings,
     pod_findings,
@@ -285,6 +286,7 @@ class _Linter:
         annotations = node.metadata.annotations
         return [
             *findings,
+            *misnamed_findings(subject, "metadata", annotations, node.metadata.labels),
             *node_findings(subject, "metadata", annotations, self._settings),
             *mark_findings(subject, annotations),
         ]

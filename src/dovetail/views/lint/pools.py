@@ -19,7 +19,7 @@ from dovetail.values.mending import is_unitless, meant_duration
 from dovetail.values.spelling import meant_word
 from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.budgets import BUDGETS, budget_findings, unread_graceful
-from dovetail.views.findings.pods import annotation_field, node_findings
+from dovetail.views.findings.pods import annotation_field, misnamed_findings, node_findings
 from dovetail.views.findings.subject import Subject
 
 INVALID, UNKNOWN = "InvalidField", "UnknownField"
@@ -282,8 +282,11 @@ def pool_findings(
     template = pool.spec.template
     record = pool_record(pool, settings)
     graceful = record.graceful_expire_after_ns
-    yield from mark_findings(subject, pool.metadata.annotations)
-    yield from node_findings(subject, "spec.template.metadata", template.metadata.annotations or {}, settings)
+    own, for_nodes = pool.metadata.annotations, template.metadata.annotations or {}
+    yield from misnamed_findings(subject, "metadata", own, pool.metadata.labels)
+    yield from misnamed_findings(subject, "spec.template.metadata", for_nodes, {}, "Node")
+    yield from mark_findings(subject, own)
+    yield from node_findings(subject, "spec.template.metadata", for_nodes, settings)
     yield from _times(subject, template.spec, _TEMPLATE)
     yield from _expiry(subject, pool, graceful)
     yield from budget_findings(subject, pool, at, graceful=graceful is not None, nodes=nodes, settings=settings)
@@ -320,6 +323,7 @@ def class_findings(
 
 def claim_findings(subject: Subject, claim: objects.NodeClaim, settings: RuleSettings) -> Iterator[Finding]:
     """Findings about the times of a NodeClaim. A claim of a pool has the times of the pool, which has the finding."""
+    yield from misnamed_findings(subject, "metadata", claim.metadata.annotations, claim.metadata.labels)
     yield from node_findings(subject, "metadata", claim.metadata.annotations, settings)
     yield from mark_findings(subject, claim.metadata.annotations)
     if not claim.metadata.labels.get(names.NODEPOOL_LABEL):
