@@ -56,6 +56,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     transient: bool = False
     """What blocks ends without an edit, nobody knows when: a pod becomes ready, another disruption ends."""
     remark: Remark | None = None
+    details: str = ""
+    """What explains the message further, and is not needed to act."""
 
 
 def judge(
@@ -99,10 +101,17 @@ def allow(
     )
 
 
-def refuse(rule: Rule, object_: Ref, message: str, *, transient: bool = False) -> Verdict:
+def refuse(rule: Rule, object_: Ref, message: str, *, transient: bool = False, details: str = "") -> Verdict:
     """A verdict that time alone does not turn into a permission."""
     return Verdict(
-        rule=rule, object=object_, allowed=False, until=None, message=message, when=NEVER, transient=transient
+        rule=rule,
+        object=object_,
+        allowed=False,
+        until=None,
+        message=message,
+        when=NEVER,
+        transient=transient,
+        details=details,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from dovetail.scheduling.no_place import Lack
 from dovetail.scheduling.placement import NodeInfo, PodInfo, TopologyRule
 from dovetail.scheduling.refusals import Refusal, check_ports, check_taints
 from dovetail.scheduling.relaxation import RelaxedRequest
@@ -42,14 +43,14 @@ class ExistingNode:
         pod = wish.pod
         check_taints(wish, self.node.taints)
         if driver := over_limit(pod.volumes.attachments, self.attachments, self.node.attach_limits):
-            raise Refusal(f"volumes of {driver} are at their limit")
+            raise Refusal(f"volumes of {driver} are at their limit", Lack.VOLUMES)
         check_ports(pod.ports, self.ports)
         if short := pod.request.lacking(self.free):
-            raise Refusal(f"too little {short}")
+            raise Refusal(f"too little {short}", Lack.ROOM)
         if unmet := self.labels.incompatibility(wish.full):
-            raise Refusal(str(unmet))
+            raise Refusal(unmet, Lack.REQUIREMENTS)
         if not any(map(self.labels.compatible, pod.volumes.alternatives)):
-            raise Refusal("its volumes cannot be used here")
+            raise Refusal("its volumes cannot be used here", Lack.VOLUMES)
         narrowed = topology.narrowed(pod, wish.rules, wish.strict, self.labels)
         if isinstance(narrowed, TopologyRule):
-            raise Refusal(f"{narrowed} does not allow it")
+            raise Refusal(f"{narrowed} does not allow it", Lack.PODS)

@@ -8,6 +8,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.scheduling.daemons import Daemon, DaemonGroup, daemon_groups, least_overhead
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, conflict
+from dovetail.scheduling.no_place import Lack
 from dovetail.scheduling.placement import MachineType, NewClaim, NodeInfo, Offer, PodInfo, Pool, SchedulingOptions
 from dovetail.scheduling.refusals import PlacementDeferred, Refusal
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, of_labels, one_of
@@ -54,67 +55,86 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     ports: HostPorts = NO_PORTS
     held: frozenset[str] = frozenset()
     min_values_relaxed: bool = False
-    beyond_limits: int = 0  # types that the limits of the pool rule out
-    limits: str = ""  # those limits, and what is in use
+    limits: "Limits | None" = None
+    beyond: tuple[Option, ...] = ()  # types that the limits rule out
 
     @property
     def types(self) -> Iterator[MachineType]:
         return (type_ for option in self.options for type_ in option.types)
 
 
-class Supply:
-    """What a pool can still create; `left` has what remains of its limits."""
+class Limits:
+    """The limits of a pool. `left`: what new nodes may still take. `used`: by all its nodes, as its status shows it."""
 
-    def __init__(self, pool: Pool, options: Sequence[Option], left: dict[str, int]) -> None:
+    def __init__(self, pool: Pool, left: dict[str, int], used: Mapping[str, int]) -> None:
+        self._pool = pool
+        self._left = left
+        self._used = used
+
+    def allow(self, type_: MachineType) -> bool:
+        return all(_takes(type_, name) <= left for name, left in self._left.items())
+
+    def use_up(self, capacity: Resources) -> None:
+        use_up(self._left, capacity)
+
+    def told(self, types: Sequence[MachineType]) -> str:
+        """Which limits allow none of these types: `limits.cpu: 3 of 4 in use, a new node takes at least 2`."""
+        least = {name: min(_takes(type_, name) for type_ in types) for name in sorted(self._left)}
+        short = [name for name, amount in least.items() if amount > self._left[name]]
+        short = short or [name for name in least if any(_takes(type_, name) > self._left[name] for type_ in types)]
+        return "; ".join(f"limits.{name}: {self._amounts(name, least[name])}" for name in short)
+
+    def _amounts(self, name: str, least: int) -> str:
+        limit, used, left = self._pool.limits[name], self._used[name], self._left[name]
+        parts = [f"{amount_text(name, used)} of {amount_text(name, limit)} in use"]
+        if left > max(0, limit - used):
+            parts.append(f"{amount_text(name, left)} left when the leaving nodes are gone")
+        if left < limit - used:
+            parts.append(f"{amount_text(name, limit - used - left)} planned")
+        if name != names.NODES_RESOURCE:
+            parts.append(f"a new node takes at least {amount_text(name, least)}")
+        return ", ".join(parts)
+
+
+def _takes(type_: MachineType, name: str) -> int:
+    return 1 if name == names.NODES_RESOURCE else type_.capacity[name]
+
+
+class Supply:
+    """What a pool can still create."""
+
+    def __init__(self, pool: Pool, options: Sequence[Option], limits: Limits) -> None:
         self.pool = pool
         self.reach = reach_of(type_ for option in options for type_ in option.types)
         self._options = options
-        self._left = left
+        self._limits = limits
 
     def draft(self, placeholder: str) -> Draft:
-        """A new node without pods. Raises Refusal if the pool has reached its limits."""
-        if self._left.get(names.NODES_RESOURCE, 1) <= 0:
-            raise Refusal(f"its limit of nodes is reached ({self._used(names.NODES_RESOURCE)})")
-        options = [Option(option.daemons, tuple(filter(self._affordable, option.types))) for option in self._options]
-        within = tuple(option for option in options if option.types)
-        limits = ", ".join(map(self._used, self._short()))
-        if not within:
-            raise Refusal(f"its limits leave room for none of its instance types ({limits})")
+        """A new node without pods."""
         host = of_labels({names.HOSTNAME_LABEL: placeholder})
         return Draft(
             pool=self.pool,
             requirements=self.pool.requirements & host,
             reach=self.reach,
-            options=within,
-            beyond_limits=sum(len(option.types) for option in self._options)
-            - sum(len(option.types) for option in within),
-            limits=limits,
+            options=self._allowed(within=True),
+            limits=self._limits,
+            beyond=self._allowed(within=False),
         )
 
-    def _short(self) -> list[str]:
-        """The resources of which the limits leave too little for some type."""
-        largest = NOTHING
-        for type_ in (type_ for option in self._options for type_ in option.types):
-            largest |= type_.capacity
-        return [
-            name for name in sorted(self._left) if name != names.NODES_RESOURCE and largest[name] > self._left[name]
-        ]
-
-    def _used(self, name: str) -> str:
-        """`limits.cpu: 3 of 4 in use`."""
-        limit = self.pool.limits[name]
-        used, allowed = amount_text(name, limit - self._left[name]), amount_text(name, limit)
-        return f"limits.{name}: {used} of {allowed} in use"
+    def _allowed(self, *, within: bool) -> tuple[Option, ...]:
+        """The types within the limits, or beyond them."""
+        options = (
+            Option(option.daemons, tuple(type_ for type_ in option.types if self._limits.allow(type_) is within))
+            for option in self._options
+        )
+        return tuple(option for option in options if option.types)
 
     def opened(self, draft: Draft) -> None:
         """Take the node off the limits: it may become the largest of its types, resource by resource."""
         largest = NOTHING
         for type_ in draft.types:
             largest |= type_.capacity
-        use_up(self._left, largest)
-
-    def _affordable(self, type_: MachineType) -> bool:
-        return all(type_.capacity[name] <= left for name, left in self._left.items() if name != names.NODES_RESOURCE)
+        self._limits.use_up(largest)
 
 
 def limits_left(pool: Pool, nodes: Iterable[NodeInfo]) -> dict[str, int]:
@@ -124,6 +144,15 @@ def limits_left(pool: Pool, nodes: Iterable[NodeInfo]) -> dict[str, int]:
         if node.pool == pool.name and node.open:
             use_up(left, node.capacity)
     return left
+
+
+def in_use(pool: Pool, nodes: Iterable[NodeInfo]) -> dict[str, int]:
+    """The capacity of all nodes of the pool, as far as it has limits."""
+    used = dict.fromkeys(pool.limits, 0)
+    for node in nodes if used else ():
+        if node.pool == pool.name:
+            use_up(used, node.capacity, -1)
+    return used
 
 
 def use_up(left: dict[str, int], capacity: Resources, nodes: int = 1) -> None:
@@ -170,29 +199,45 @@ def offers(type_: MachineType, requirements: Requirements) -> Iterator[Offer]:
 
 
 def suitable(draft: Draft, requirements: Requirements, requested: Resources, ports: HostPorts) -> tuple[Option, ...]:
-    """The types that remain. Raises Refusal with the number of types by reason if none does."""
-    kept, flaws = [], Counter[str]()
+    """The types that remain. Raises Refusal if none does."""
+    kept = []
     for option in draft.options:
-        if conflict(ports, option.daemons.ports):
-            flaws["have a daemon on one of its host ports"] += len(option.types)
-            continue
-        checked = [(type_, _flaw(type_, requirements, requested + option.daemons.overhead)) for type_ in option.types]
-        flaws.update(flaw for _, flaw in checked if flaw)
-        if types := tuple(type_ for type_, flaw in checked if not flaw):
+        types = tuple(type_ for type_ in option.types if not _flaw(option, type_, requirements, requested, ports))
+        if types:
             kept.append(Option(option.daemons, types))
     if not kept:
-        if draft.beyond_limits:
-            flaws[f"exceed its limits ({draft.limits})"] = draft.beyond_limits
-        raise Refusal("of its instance types, " + ", ".join(f"{flaws[flaw]} {flaw}" for flaw in sorted(flaws)))
+        raise _no_type(draft, requirements, requested, ports)
     return tuple(kept)
 
 
-def _flaw(type_: MachineType, requirements: Requirements, needed: Resources) -> str:
+def _no_type(draft: Draft, requirements: Requirements, requested: Resources, ports: HostPorts) -> Refusal:
+    """The limits, if they rule out types that would do; else what is wrong with the types that the pool allows."""
+    checked = [
+        (type_, _flaw(option, type_, requirements, requested, ports))
+        for option in (*draft.options, *draft.beyond)
+        for type_ in option.types
+        if type_.requirements.intersects(draft.pool.requirements)
+    ]
+    beyond = [type_ for type_, flaw in checked if not flaw]
+    if beyond and draft.limits is not None:
+        return Refusal(f"its limits leave no room ({draft.limits.told(beyond)})", Lack.LIMITS)
+    if not checked:
+        return Refusal("no instance type meets its requirements")
+    flaws = Counter(flaw for _, flaw in checked)
+    listed = ", ".join(f"{flaws[flaw]} {flaw}" for flaw in sorted(flaws))
+    return Refusal(f"none of its instance types will do ({listed})")
+
+
+def _flaw(
+    option: Option, type_: MachineType, requirements: Requirements, requested: Resources, ports: HostPorts
+) -> str:
+    if conflict(ports, option.daemons.ports):
+        return "with a DaemonSet on its host port"
     if not type_.requirements.intersects(requirements):
-        return "do not meet the requirements"
-    if not needed.fits(type_.allocatable):
-        return "are too small"
-    return "" if any(offers(type_, requirements)) else "cannot be bought like this"
+        return "with other requirements"
+    if not (requested + option.daemons.overhead).fits(type_.allocatable):
+        return "too small"
+    return "" if any(offers(type_, requirements)) else "not offered as required"
 
 
 def too_few(requirements: Requirements, types: Sequence[MachineType]) -> dict[str, int]:

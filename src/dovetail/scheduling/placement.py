@@ -18,6 +18,7 @@ from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.default_spread import DefaultSpread
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, host_ports
 from dovetail.scheduling.labels import normalised
+from dovetail.scheduling.no_place import NoPlace
 from dovetail.scheduling.node_affinity import ANYWHERE, ParsedNodeAffinity, read_node_affinity
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, of_labels, read_requirements, selecting
 from dovetail.scheduling.resources import CPU, MEMORY, NOTHING, ONE_POD, Resources, pod_request, read_amounts
@@ -437,12 +438,16 @@ RESOURCE_CLAIMS: Final = "it has resource claims"
 
 
 class PodError(msgspec.Struct, frozen=True):
-    """Why a pod has no place. `waiting`: the next run may find one (05 §9, Reserved)."""
+    """Why a pod has no place. `waiting`: the next run may find one (05 §9, Reserved).
+
+    `no_place`: what NodePools and nodes lack, if that was asked.
+    """
 
     pod: Ref
     origin: Origin
     reason: str
     waiting: bool = False
+    no_place: NoPlace | None = None
 
     def __str__(self) -> str:
         return f"{self.pod.path}: {self.reason}"

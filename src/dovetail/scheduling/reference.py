@@ -4,7 +4,7 @@ The fast engine must give the same answers, in the same order and with the same 
 uses this engine, for the reasons why pods cannot be placed.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from dovetail.api import names
@@ -12,15 +12,18 @@ from dovetail.scheduling.daemons import node_reserve
 from dovetail.scheduling.existing_nodes import ExistingNode, nodes_in_order
 from dovetail.scheduling.new_nodes import (
     Draft,
+    Limits,
     Reservations,
     Supply,
     daemon_options,
     decided,
     finished,
+    in_use,
     limits_left,
     pools_in_order,
     suitable,
 )
+from dovetail.scheduling.no_place import Lack, Misfit, NoPlace
 from dovetail.scheduling.placement import (
     RESOURCE_CLAIMS,
     PlacementRequest,
@@ -34,6 +37,7 @@ from dovetail.scheduling.placement import (
 from dovetail.scheduling.refusals import (
     PlacementDeferred,
     Refusal,
+    RefusedByAll,
     check_ports,
     check_taints,
     pod_error,
@@ -97,7 +101,7 @@ class Engine:
             Supply(
                 pool,
                 daemon_options(pool, problem.types[pool.name], problem.daemons, problem.options.well_known),
-                limits_left(pool, problem.nodes),
+                Limits(pool, limits_left(pool, problem.nodes), in_use(pool, problem.nodes)),
             )
             for pool in pools_in_order(problem.pools, problem.types)
         ]
@@ -114,24 +118,20 @@ class Engine:
         raise refusal
 
     def attempt(self, wish: RelaxedRequest) -> None:
-        of_nodes: list[str] = []
-        of_pools: list[str] = []
-        if self._on_a_node(wish, of_nodes) or self._with_others(wish) or self._alone(wish, of_pools):
+        nodes: list[Misfit] = []
+        pools: list[Misfit] = []
+        if self._on_a_node(wish, nodes) or self._with_others(wish) or self._alone(wish, pools):
             return
-        raise Refusal("; ".join(of_pools + of_nodes) or "there is no node, and no NodePool that could make one")
+        raise RefusedByAll(NoPlace(tuple(pools), tuple(nodes)))
 
-    def _on_a_node(self, wish: RelaxedRequest, reasons: list[str]) -> bool:
-        refusals = Counter[str]()
+    def _on_a_node(self, wish: RelaxedRequest, misfits: list[Misfit]) -> bool:
         for site in self._sites:
             try:
                 site.take(wish, self._topology)
             except Refusal as refusal:
-                refusals["" if _is_of_other_pool(wish, site.labels) else f": {refusal}"] += 1
+                misfits.append(_misfit(site.node.name, refusal, wish, site.labels))
             else:
                 return True
-        not_wanted = refusals.pop("", 0)
-        reasons += [f"{count} node(s){why}" for why, count in sorted(refusals.items())]
-        reasons += [f"{not_wanted} node(s) of other NodePools"] if not_wanted else []
         return False
 
     def _with_others(self, wish: RelaxedRequest) -> bool:
@@ -145,26 +145,20 @@ class Engine:
             return True
         return False
 
-    def _alone(self, wish: RelaxedRequest, reasons: list[str]) -> bool:
+    def _alone(self, wish: RelaxedRequest, misfits: list[Misfit]) -> bool:
         """On another new node. A pod that waits for a reservation of one pool does not go to the next pool."""
-        index, not_wanted = len(self._drafts), 0
+        index = len(self._drafts)
         for supply in self._supplies:
             try:
                 empty = supply.draft(f"new node {self._made + index + 1}")  # not a possible label value
                 draft = self._joined(empty, wish)
             except Refusal as refusal:
-                if _is_of_other_pool(wish, supply.pool.requirements):
-                    not_wanted += 1
-                else:
-                    reasons.append(f"NodePool {supply.pool.name}: {refusal}")
+                misfits.append(_misfit(supply.pool.name, refusal, wish, supply.pool.requirements))
                 continue
             self._drafts.append(empty)
             self._settle(index, draft)
             supply.opened(draft)
             return True
-        if not_wanted:
-            pools = "1 other NodePool is" if not_wanted == 1 else f"{not_wanted} other NodePools are"
-            reasons.append(f"{pools} not what it asks for by {names.NODEPOOL_LABEL}")
         return False
 
     def _settle(self, index: int, draft: Draft) -> None:
@@ -178,13 +172,13 @@ class Engine:
         check_taints(wish, draft.pool.taints)
         check_ports(wish.pod.ports, draft.ports)
         if unmet := draft.requirements.incompatibility(wish.full, well_known):
-            raise Refusal(str(unmet))
+            raise Refusal(unmet, Lack.REQUIREMENTS)
         node = draft.requirements & wish.full
         refusal = Refusal()
         for place in wish.pod.volumes.alternatives:
             try:
                 if unmet := node.incompatibility(place, well_known):
-                    raise Refusal(f"its volumes: {unmet}")
+                    raise Refusal(f"its volumes: {unmet}", Lack.VOLUMES)
                 return self._joined_at(draft, wish, node & place)
             except Refusal as error:
                 refusal = error
@@ -196,7 +190,7 @@ class Engine:
             pod, wish.rules, wish.strict, node, self._options.well_known, reach=draft.reach
         )
         if isinstance(narrowed, TopologyRule):
-            raise Refusal(f"{narrowed} does not allow it")
+            raise Refusal(f"{narrowed} does not allow it", Lack.PODS)
         requested = draft.requested + pod.request
         joined = Draft(
             pool=draft.pool,
@@ -214,6 +208,12 @@ class Engine:
         placed = ((site.node, site.placed) for site in self._sites)
         options = self._options
         return solution(order, placed, self._drafts, errors, options, finish=lambda draft: finished(draft, options))
+
+
+def _misfit(name: str, refusal: Refusal, wish: RelaxedRequest, labels: Requirements) -> Misfit:
+    if _is_of_other_pool(wish, labels):
+        return Misfit(name, Lack.OTHER_POOL, Lack.OTHER_POOL)
+    return Misfit(name, refusal.lack, str(refusal))
 
 
 def _is_of_other_pool(wish: RelaxedRequest, labels: Requirements) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from dovetail.scheduling.host_ports import HostPorts, conflict
+from dovetail.scheduling.no_place import Lack, NoPlace
 from dovetail.scheduling.placement import NewClaim, NodeInfo, Origin, PodError, PodInfo, SchedulingOptions, Solution
 from dovetail.scheduling.relaxation import RelaxedRequest
 from dovetail.scheduling.taints import Taints, untolerated
@@ -11,6 +12,18 @@ from dovetail.scheduling.taints import Taints, untolerated
 
 class Refusal(Exception):
     """The pod cannot go there; the message is for people."""
+
+    def __init__(self, message: object = "", lack: Lack = Lack.TYPES) -> None:
+        super().__init__(message)
+        self.lack = lack
+
+
+class RefusedByAll(Refusal):
+    """No NodePool makes a node for the pod, and no node takes it."""
+
+    def __init__(self, no_place: NoPlace) -> None:
+        super().__init__(no_place)
+        self.no_place = no_place
 
 
 class PlacementDeferred(Exception):
@@ -28,18 +41,20 @@ D = TypeVar("D", bound=Drafted)
 
 
 def pod_error(pod: PodInfo, refusal: Refusal | PlacementDeferred) -> PodError:
-    return PodError(pod.ref, pod.origin, str(refusal), waiting=isinstance(refusal, PlacementDeferred))
+    waiting = isinstance(refusal, PlacementDeferred)
+    no_place = refusal.no_place if isinstance(refusal, RefusedByAll) else None
+    return PodError(pod.ref, pod.origin, str(refusal), waiting, no_place)
 
 
 def check_taints(wish: RelaxedRequest, taints: Taints) -> None:
     if taint := untolerated(wish.tolerations, taints):
         value = f"={taint.value}" if taint.value else ""
-        raise Refusal(f"the taint {taint.key}{value}:{taint.effect} is not tolerated")
+        raise Refusal(f"the taint {taint.key}{value}:{taint.effect} is not tolerated", Lack.TAINTS)
 
 
 def check_ports(ports: HostPorts, taken: HostPorts) -> None:
     if port := conflict(ports, taken):
-        raise Refusal(f"host port {port} is taken")
+        raise Refusal(f"host port {port} is taken", Lack.PORTS)
 
 
 def solution(

@@ -143,14 +143,18 @@ async def limits_that_leave_room_for_no_replacement(setting: Setting) -> None:
     await setting.change_pool(limits={"cpu": "4"})
     await setting.outdate(first)
     await says(
-        setting, first, "is stuck (Drifted)", "exceed its limits (limits.cpu: 3 of 4 in use)", "→ raise spec.limits"
+        setting,
+        first,
+        "is stuck (Drifted)",
+        "its limits leave no room (limits.cpu: 6 of 4 in use",
+        "→ raise spec.limits",
     )
     await shows(setting, first, blockers={"replacement"}, state="S2", stuck=True)
     node, history = setting.node(first), setting.history
     # The first event may be of the moment in which the changed NodePool is not yet usable again; the next one of the
     # node comes two minutes later.
     note = (await setting.event(EventReason.DISRUPTION_BLOCKED, node)).note
-    assert "limits.cpu" in note or "another place" in note
+    assert "limits.cpu" in note or "no other place" in note
     assert not any("cheaper" in event.note for event in history.events(EventReason.DISRUPTION_BLOCKED, node))
 
 

@@ -151,14 +151,17 @@ async def test_limits_that_leave_room_for_no_replacement(setting: Setting) -> No
     await setting.sim.run_for("1m")
     assert others(setting, first, second) == []
     node = node_of(setting, first)
-    says(setting, node, "is stuck (Drifted)", "132 exceed its limits (limits.cpu: 3 of 4 in use)")
+    limits = "limits.cpu: 6 of 4 in use, 1 left when the leaving nodes are gone, a new node takes at least 4"
+    says(
+        setting, node, "is stuck (Drifted)", "and none can be made: NodePool default: its limits leave no room", limits
+    )
     says(setting, node, "→ raise spec.limits")
     for command in ("explain", "plan", "forecast"):
         text = " ".join(asked(setting, command, *([f"node/{node}"] if command != "plan" else [])).lines)
         assert "costs" not in text, command
     assert blockers(setting) == {"replacement"}
     notes = setting.notes(EventReason.DISRUPTION_BLOCKED, node)
-    assert "limits.cpu: 3 of 4 in use" in notes[0]
+    assert "limits.cpu: 6 of 4 in use" in notes[0]
     assert (await row_of(setting, node)).stuck is not None
 
 

@@ -96,7 +96,7 @@ def test_a_pool_that_is_not_ready_is_the_cause(dovetail: Program) -> None:
 def test_a_pod_that_no_type_can_hold_says_so(dovetail: Program) -> None:
     found = pending(dovetail, pool(), pod(cpu="4000"))
     assert found["cause"].startswith("fits on no node, and none can be made for it: ")
-    assert found["cause"].endswith("NodePool default: of its instance types, 144 are too small")
+    assert found["cause"].endswith("none of its instance types will do (144 too small)")
 
 
 @pytest.mark.parametrize(

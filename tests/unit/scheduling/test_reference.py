@@ -24,7 +24,7 @@ from dovetail.scheduling.placement import (
 )
 from dovetail.scheduling.reference import solve
 from dovetail.scheduling.relaxation import wishes
-from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, of_labels
+from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.scheduling.volumes import Attachment, PodVolumes
 from tests.unit.scheduling.problems import (
@@ -134,9 +134,16 @@ def test_a_pod_that_fits_nowhere_is_told_why() -> None:
         pools=(pool("one"), pool("two", taints=("own=x:NoSchedule",))),
     )
     assert why(found, "q") == (
-        "NodePool two: the taint own=x:NoSchedule is not tolerated; "
-        "NodePool one: of its instance types, 1 are too small; "
-        "1 node(s): the taint own:NoSchedule is not tolerated; 2 node(s): too little cpu"
+        "NodePool one: none of its instance types will do (1 too small); "
+        "1 other NodePool: the taint own=x:NoSchedule is not tolerated; "
+        "3 nodes do not fit: too little room 2, taints 1"
+    )
+    no_place = found.errors["q"].no_place
+    assert no_place is not None
+    assert no_place.told("two") == (
+        "NodePool two: the taint own=x:NoSchedule is not tolerated",
+        "1 other NodePool: none of its instance types will do (1 too small); "
+        "3 nodes do not fit: too little room 2, taints 1",
     )
     assert "label 'team' does not have known values" in why(found, "p").replace('"', "'")
     assert found.errors["q"].pod.path == "shop/q"
@@ -148,7 +155,7 @@ def test_a_pod_that_fits_nowhere_is_told_why() -> None:
 def test_at_most_five_errors_are_told() -> None:
     found = ask(*(pod(f"p{index}", cpu="99") for index in range(7)))
     assert found.summary().endswith(" and 2 other(s)")
-    assert found.summary().count("are too small") == 5
+    assert found.summary().count("too small") == 5
     assert not ask(pod("p")).summary()
 
 
@@ -206,7 +213,7 @@ def test_wishes_are_given_up_one_by_one() -> None:
 def test_the_last_required_term_is_never_dropped() -> None:
     """05 §13.13."""
     found = ask(pod("p", affinity=nodes_like(expressing(ZONE, "x"), expressing(ZONE, "y"))))
-    assert why(found, "p") == "NodePool default: of its instance types, 1 do not meet the requirements"
+    assert why(found, "p") == "NodePool default: none of its instance types will do (1 with other requirements)"
 
 
 def test_later_terms_are_tried_in_order() -> None:
@@ -461,7 +468,7 @@ def test_each_place_of_a_volume_is_tried() -> None:
     found = ask(pod("p", volumes=at_one_of("x", "b")), nodes=(node("n1", "a"), node("n2", "b")))
     assert found.existing == {"n2": ("p",)}
     assert why(ask(pod("p", volumes=at_one_of("x")), nodes=(node("n1", "a"),)), "p").endswith(
-        "1 node(s): its volumes cannot be used here"
+        "1 node: its volumes cannot be used here"
     )
     torn = pod("p", nodeSelector={ZONE: "a"}, volumes=at_one_of("b", "c"))
     assert why(ask(torn), "p").startswith(f"NodePool default: its volumes: {ZONE} In [c] cannot be met")
@@ -474,7 +481,7 @@ def test_volumes_are_attached_to_nodes_up_to_their_limit() -> None:
     limited = node("n1", "a", attach_limits={"ebs": 1})
     found = ask(using("p0", "one"), using("p1", "two"), using("p2", "one"), nodes=(limited,), pools=())
     assert found.existing == {"n1": ("p0", "p2")}
-    assert why(found, "p1") == "1 node(s): volumes of ebs are at their limit"
+    assert why(found, "p1") == "1 node: volumes of ebs are at their limit"
 
 
 def test_host_ports_are_taken_once_on_each_node() -> None:
@@ -484,7 +491,7 @@ def test_host_ports_are_taken_once_on_each_node() -> None:
     assert found.existing == {"n1": ("p0",)}
     assert shared(found) == [["p1"], ["p2"]]
     agent = Daemon("agent", (NO_REQUIREMENTS,), frozenset(), NOTHING, frozenset({HostPort(80, "TCP", "0.0.0.0")}))
-    assert "1 have a daemon on one of its host ports" in why(ask(pods[0], daemons=(agent,)), "p0")
+    assert "1 with a DaemonSet on its host port" in why(ask(pods[0], daemons=(agent,)), "p0")
 
 
 def test_daemons_take_their_part_of_nodes_and_of_new_ones() -> None:
@@ -520,17 +527,27 @@ def test_limits_are_pessimistic_so_that_part_of_a_batch_is_placed() -> None:
     pods = [pod(f"p{index}", app("web"), affinity=affinity(apart=[term(HOST, "web")])) for index in range(3)]
     found = ask(*pods, pools=(limited,), types=types)
     assert [claim.types for claim in found.new_claims] == [("small", "large"), ("small",)]  # 8, then 2 are left
-    limits = "(limits.cpu: 8 of 8 in use)"
-    assert why(found, "p2") == f"NodePool default: its limits leave room for none of its instance types {limits}"
+    limits = "(limits.cpu: 0 of 8 in use, 8 planned, a new node takes at least 2)"
+    assert why(found, "p2") == f"NodePool default: its limits leave no room {limits}"
 
 
-def test_types_that_the_limits_rule_out_are_counted() -> None:
-    limited = pool(limits={"cpu": 4000})
+def test_limits_are_the_cause_only_if_they_rule_out_types_that_would_do() -> None:
+    limited = pool(limits={"cpu": 4000}, requirements=Requirements([one_of(TYPE, ("small", "large"))]))
     there = node("n1", "a", cpu=0, pool="default", capacity=machine("small", 2).capacity)
-    found = ask(pod("p", cpu="5"), nodes=(there,), pools=(limited,), types=(machine("small", 2), machine("large", 8)))
-    assert why(found, "p").startswith(
-        "NodePool default: of its instance types, 1 are too small, 1 exceed its limits (limits.cpu: 2 of 4 in use)"
-    )
+    types = (machine("small", 2), machine("large", 8), machine("never-allowed", 6))
+    found = ask(pod("p", cpu="5"), pod("q", cpu="9"), nodes=(there,), pools=(limited,), types=types)
+    limits = "(limits.cpu: 2 of 4 in use, a new node takes at least 8)"
+    assert why(found, "p").startswith(f"NodePool default: its limits leave no room {limits}")
+    assert why(found, "q").startswith("NodePool default: none of its instance types will do (2 too small)")
+
+
+def test_figures_of_limits_are_those_of_the_status_also_while_nodes_leave() -> None:
+    limited = pool(limits={"cpu": 4000})
+    there = [node(name, "a", cpu=0, pool="default", capacity=machine(name, 2).capacity) for name in ("n1", "n2")]
+    leaving = msgspec.structs.replace(there[1], open=False)
+    found = ask(pod("p", cpu="3"), nodes=(there[0], leaving), pools=(limited,), types=(machine("large", 4),))
+    used = "limits.cpu: 4 of 4 in use, 2 left when the leaving nodes are gone, a new node takes at least 4"
+    assert why(found, "p").startswith(f"NodePool default: its limits leave no room ({used})")
 
 
 def test_limits_count_nodes_that_are_there_and_each_new_one() -> None:
@@ -538,7 +555,9 @@ def test_limits_count_nodes_that_are_there_and_each_new_one() -> None:
     there = (node("n1", "a", cpu=0, pool="default"), node("n2", "a", cpu=0, pool="default", open=False))
     found = ask(*web(4, spread(HOST, "web")), nodes=there, pools=(limited,))
     assert len(found.new_claims) == 2
-    assert why(found, "p3").startswith("NodePool default: its limit of nodes is reached (limits.nodes: 3 of 3 in use)")
+    assert why(found, "p3").startswith(
+        "NodePool default: its limits leave no room (limits.nodes: 2 of 3 in use, 1 planned)"
+    )
     room = node("n1", "a", pool="default")
     over = ask(pod("p"), nodes=(room,), pools=(pool(limits={"cpu": 0}),))
     assert over.existing == {"n1": ("p",)}  # a pool over its limits still has its nodes
@@ -552,8 +571,9 @@ def test_pools_that_the_pod_does_not_ask_for_are_counted_only() -> None:
         msgspec.structs.replace(node(f"n{name}", "a", cpu=0), labels={"karpenter.sh/nodepool": name}) for name in "abc"
     ]
     assert why(ask(mine, pools=tuple(pools), nodes=tuple(nodes)), "p") == (
-        "NodePool a: of its instance types, 1 are too small; 2 other NodePools are not what it asks for by "
-        "karpenter.sh/nodepool; 1 node(s): too little cpu; 2 node(s) of other NodePools"
+        "NodePool a: none of its instance types will do (1 too small); "
+        "2 other NodePools: the pod asks for another NodePool; "
+        "3 nodes do not fit: the pod asks for another NodePool 2, too little room 1"
     )
 
 
@@ -583,7 +603,7 @@ def test_types_are_cut_to_the_cheapest_and_min_values_must_still_hold() -> None:
 
 def test_what_cannot_be_bought_now_is_no_choice() -> None:
     gone = machine("gone", offers=(offer("a", 1, available=False),))
-    assert why(ask(pod("p"), types=(gone,)), "p").endswith("1 cannot be bought like this")
+    assert why(ask(pod("p"), types=(gone,)), "p").endswith("(1 not offered as required)")
     mixed = machine("mixed", offers=(offer("a", 1, available=False), offer("b", 9)))
     assert ask(pod("p"), types=(mixed, machine("m", 5))).new_claims[0].types == ("m", "mixed")
 

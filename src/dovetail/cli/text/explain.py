@@ -302,7 +302,8 @@ class _ExplainText:
 
     def _verdict(self, verdict: VerdictView, rules: str = "") -> str:
         mark = _mark(verdict)
-        message = self.times.localised(plain(verdict.message))
+        details = f"; {verdict.details}" if verdict.details and self.verbose else ""
+        message = self.times.localised(plain(verdict.message + details))
         # Most messages name their instant; it is added to the others.
         stamp = None if verdict.until is None else self.times.stamp(verdict.until)
         if verdict.until is not None and stamp is not None and stamp in message:
@@ -331,7 +332,8 @@ class _ExplainText:
         return lines
 
     def _pending(self, pending: PendingView) -> str:
-        cause = self.times.localised(plain(pending.cause))
+        details = f"; {pending.details}" if pending.details is not UNSET and self.verbose else ""
+        cause = self.times.localised(plain(pending.cause + details))
         return cause if pending.until is None else self._with_distance(cause, pending.until)
 
     def workload(self, workload: WorkloadView, pods: tuple[PodView, ...]) -> str:

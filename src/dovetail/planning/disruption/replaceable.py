@@ -66,21 +66,21 @@ def blocked_by_pool(
     return None if pool.replicas is None else _like_for_like(candidate, pool, pool.replicas)
 
 
-def without_place(candidate: Candidate, why: Sentence, pool: PoolFacts) -> Verdict:
+def without_place(candidate: Candidate, why: Sentence, pool: PoolFacts, details: str = "") -> Verdict:
     """The verdict about a node whose pods have no place: about its NodePool if that makes no nodes, else about the
     first of the pods (R49)."""
     if pool.not_ready:
-        message = f"NodePool {pool.name} makes no new nodes: {pool.not_ready}; {why}"
+        message = f"NodePool {pool.name} makes no new nodes: {pool.not_ready}"
         return refuse(Rule.REPLACEMENT, Ref("NodePool", "", pool.name), message)
     about = next((part.ref for part in why.parts if isinstance(part, Redactable)), _node(candidate))
-    return refuse(Rule.REPLACEMENT, about, str(why))
+    return refuse(Rule.REPLACEMENT, about, str(why), details=details)
 
 
 def _placed(
     candidate: Candidate, found: Solution | NotConsolidatable, pool: PoolFacts, *, types_known: bool
 ) -> Verdict:
     if isinstance(found, NotConsolidatable):
-        return without_place(candidate, found.message, pool) if types_known else _unknown(candidate)
+        return without_place(candidate, found.message, pool, found.details) if types_known else _unknown(candidate)
     new = found.new_for({pod.uid for pod in candidate.pods})
     if new and not types_known:
         return _unknown(candidate)

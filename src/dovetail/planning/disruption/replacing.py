@@ -44,12 +44,13 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 class NotConsolidatable(msgspec.Struct, frozen=True):
     """Why the nodes cannot be removed. `too_expensive`: their pods have a place, but it saves nothing.
 
-    `pod`: would find no room.
+    `pod`: would find no room. `details`: less important reasons.
     """
 
     message: Sentence
     too_expensive: bool = False
     pod: Ref | None = None
+    details: str = ""
 
     def __str__(self) -> str:
         return str(self.message)
@@ -92,7 +93,7 @@ def simulate(
         most_new=most_new,
     )
     if not solution.all_scheduled:
-        return NotConsolidatable(_why_not(solution))
+        return _without_place(candidates, solution)
     new = {uid for claim in solution.new_claims for uid in claim.pods} if board.moved else set[str]()
     crowded = next((pod for pod in board.moved if pod.uid in new), None)
     return solution if crowded is None else _crowded(crowded)
@@ -122,10 +123,18 @@ def crowded_out(board: DisruptionBoard, solution: Solution) -> NotConsolidatable
     )
 
 
-def _why_not(solution: Solution) -> Sentence:
-    blocking = [error for error in solution.errors.values() if error.origin is not Origin.PENDING]
-    more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
-    return Sentence("not all pods would have another place: ", Redactable(blocking[0].pod, str(blocking[0])), more)
+def _without_place(candidates: Iterable[Candidate], solution: Solution) -> NotConsolidatable:
+    """The first pod without a place, and why its own NodePool makes no node for it."""
+    blocking = {uid: error for uid, error in solution.errors.items() if error.origin is not Origin.PENDING}
+    uid, error = next(iter(blocking.items()))
+    more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
+    if error.no_place is None:
+        because = f": {error.reason}" if error.reason else ""
+        return NotConsolidatable(Sentence(Redactable(error.pod, f"{error.pod.path}{more} has no other place{because}")))
+    own = next((candidate.pool for candidate in candidates if any(pod.uid == uid for pod in candidate.pods)), "")
+    cause, details = error.no_place.told(own)
+    why = Redactable(error.pod, f"{error.pod.path}{more} fits on no other node, and none can be made: {cause}")
+    return NotConsolidatable(Sentence(why), details=details)
 
 
 def decide(

@@ -19,7 +19,7 @@ from dovetail.scheduling.fast.groups import CountedGroup, UndoLog
 from dovetail.scheduling.fast.searching import ConsultedGroup, FastDraft, Search
 from dovetail.scheduling.fast.shapes import PodShape, RelaxationLevel
 from dovetail.scheduling.host_ports import conflict
-from dovetail.scheduling.new_nodes import Supply, use_up
+from dovetail.scheduling.new_nodes import Limits, Supply, use_up
 from dovetail.scheduling.placement import RESOURCE_CLAIMS, Origin, PodError, PodInfo, Solution
 from dovetail.scheduling.refusals import PlacementDeferred, Refusal, pod_error, solution
 from dovetail.scheduling.resources import Resources
@@ -341,7 +341,7 @@ class Solve:
             if run.length_when_pushed < 0:
                 why = PlacementDeferred("it was not reached in the time given")
             elif engine is None:
-                why = Refusal("it has no place")
+                why = Refusal()  # not asked
             else:
                 why = _refusal(engine, run.shape.pod)
             errors.update((pod.uid, pod_error(pod, why)) for pod in run.pods)
@@ -360,7 +360,10 @@ class Solve:
             sites.append(site)
         inverse = {group.rule: group for groups in self._inverse.values() for group in groups}
         ordered = {rule: inverse[rule] for rule in sorted(inverse, key=lambda rule: rule.key)}
-        supplies = [Supply(table.pool, table.options, self._drafting.left[table]) for table in world.tables]
+        supplies = [
+            Supply(table.pool, table.options, Limits(table.pool, self._drafting.left[table], world.in_use[table]))
+            for table in world.tables
+        ]
         topology, made = Topology(self._groups, ordered), len(self._drafting.drafts)
         return reference.Engine(self._options, topology, sites, supplies, self._drafting.reservations, made=made)
 

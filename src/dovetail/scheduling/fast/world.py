@@ -1,6 +1,7 @@
 """Nodes, pools and daemons, prepared once for many questions (08 §5, §6)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from operator import is_
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from dovetail.scheduling.fast.shapes import Shapes
 from dovetail.scheduling.fast.solving import PlacementStep, Solve
 from dovetail.scheduling.fast.tables import Table
 from dovetail.scheduling.fast.witness import CachedWitness
-from dovetail.scheduling.new_nodes import Reservations, daemon_options, limits_left, pools_in_order
+from dovetail.scheduling.new_nodes import Reservations, daemon_options, in_use, limits_left, pools_in_order
 from dovetail.scheduling.placement import (
     MachineType,
     NewClaim,
@@ -75,6 +76,7 @@ class World:
         self.groups = TopologyGroups(self.rows, self.bound, self._offered_domains)
         self.labels_read = labels_read(self.bound.carriers)
         self.left = {table: limits_left(table.pool, self.rows.nodes) for table in self.tables}
+        self.__dict__.pop("in_use", None)
         self._sites: dict[int, ExistingNode] = {}
         self._owed: _AwaitedPods | None = None
         self._free_shares: FreeShares | None = None
@@ -181,6 +183,11 @@ class World:
         others = list(members(self.rows.open & self.rows.initialized))
         there = {pod.uid for pod, row, _ in self._steps(owed, others)[0] if row is not None}
         return coming, tuple(pod for pod in owed if pod.uid not in there)
+
+    @cached_property
+    def in_use(self) -> dict[Table, dict[str, int]]:
+        """What `limits_left` leaves out: the capacity of all nodes of a pool, for people."""
+        return {table: in_use(table.pool, self.rows.nodes) for table in self.tables}
 
     @property
     def free_shares(self) -> FreeShares:

@@ -24,7 +24,7 @@ from dovetail.planning.disruption.records import failed_replacements
 from dovetail.planning.disruption.replaceable import replacement_verdicts
 from dovetail.rules.verdict import Verdict
 from dovetail.scheduling.default_spread import SchedulerProfiles
-from dovetail.scheduling.placement import Origin, PodInfo, SchedulingOptions
+from dovetail.scheduling.placement import Origin, PodError, PodInfo, SchedulingOptions
 from dovetail.sim.scenarios.machines import TYPES_ASSUMED
 from dovetail.sim.scenarios.reading import Scenario, ScenarioObject
 from dovetail.sim.scenarios.restore import EVERYWHERE, PreparedCluster, prepare
@@ -72,11 +72,18 @@ class OneShotResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return PendingFacts(
             nodes=world.nodes_for(owed),
             pools=world.pools_for(owed),
-            refused={**self.refused, **{uid: error.reason for uid, error in errors.items()}},
+            refused={
+                **{uid: (why, "") for uid, why in self.refused.items()},
+                **{uid: _told(error) for uid, error in errors.items()},
+            },
             claims=claims,
             pools_left_out={**places.left_out, **self.pools_not_ready},
             types_known=self.types_known,
         )
+
+
+def _told(error: PodError) -> tuple[str, str]:
+    return (error.reason, "") if error.no_place is None else error.no_place.told()
 
 
 def look(

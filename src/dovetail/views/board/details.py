@@ -160,6 +160,6 @@ def _redacted_verdicts(verdicts: Sequence[VerdictView], may_see: MaySee) -> tupl
     return tuple(
         msgspec.structs.replace(verdict, blockers=_redacted_verdicts(verdict.blockers, may_see))
         if verdict.object.is_seen_by(may_see)
-        else msgspec.structs.replace(verdict, object=A_POD, message=verdict.object.hidden())
+        else msgspec.structs.replace(verdict, object=A_POD, message=verdict.object.hidden(), details="")
         for verdict in verdicts
     )

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from dovetail.api.names import ConditionType
 from dovetail.model.records import ClaimRecord, Owner, PodRecord
@@ -61,6 +62,8 @@ class PendingView(View, frozen=True):
     cause: str
     waits_for: Ref | None = None
     until: datetime | None = None
+    details: str | UnsetType = UNSET
+    """What explains the cause further, and is not needed to act."""
 
 
 class PendingFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -70,8 +73,8 @@ class PendingFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Nodes that pods fit on, also those that are starting, by UID of the pod."""
     pools: Mapping[str, str]
     """NodePools in which pods need a new node, by UID of the pod."""
-    refused: Mapping[str, str]
-    """Why no node can be had for the other pods, by UID of the pod."""
+    refused: Mapping[str, tuple[str, str]]
+    """Why no node can be had for the other pods, by UID of the pod: the cause, and the details."""
     claims: Mapping[str, ClaimRecord]
     """By the name of their node."""
     pools_left_out: Mapping[str, str]
@@ -148,11 +151,12 @@ def pending_view(pod: PodRecord, facts: PendingFacts) -> PendingView:
         unsure = "" if facts.types_known else f"; {_TYPES_UNKNOWN}"
         cause = f"needs a new node of NodePool {pool}, which the controller creates next{unsure}"
         return PendingView(PendingReason.NEW_NODE, cause)
-    why = [facts.refused[pod.uid]] if pod.uid in facts.refused else []
+    refusal, details = facts.refused.get(pod.uid, ("", ""))
+    why = [refusal] if refusal else []
     why += [f"NodePool {name} is left out: {flaw}" for name, flaw in facts.pools_left_out.items()]
     why += [] if facts.types_known else [_TYPES_UNKNOWN]
     cause = f"fits on no node, and none can be made for it: {'; '.join(why)}"
-    return PendingView(PendingReason.UNPLACEABLE, cause)
+    return PendingView(PendingReason.UNPLACEABLE, cause, details=details or UNSET)
 
 
 def _not_asking(pod: PodRecord) -> PendingView:

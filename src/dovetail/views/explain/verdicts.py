@@ -43,6 +43,8 @@ class VerdictView(View, frozen=True, omit_defaults=True):
 
     `not-in-force`: it allows because whoever decides does not read what was written.
     """
+    details: str = ""
+    """What explains the message further, and is not needed to act."""
 
 
 class ChangeView(View, frozen=True):
@@ -310,7 +312,16 @@ def _verdict_views(verdicts: Sequence[Verdict], views: dict[int, VerdictView]) -
         if view is None:
             blockers = _verdict_views(verdict.blockers, views) if verdict.blockers else ()
             named, until = verdict.object, verdict.until
-            view = VerdictView(verdict.rule, verdict.allowed, until, named, verdict.message, blockers, verdict.remark)
+            view = VerdictView(
+                verdict.rule,
+                verdict.allowed,
+                until,
+                named,
+                verdict.message,
+                blockers,
+                verdict.remark,
+                verdict.details,
+            )
             views[id(verdict)] = view
         converted.append(view)
     return tuple(converted)

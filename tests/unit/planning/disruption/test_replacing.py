@@ -107,7 +107,7 @@ def test_a_pod_that_waits_anyway_does_not_stop_it_and_one_that_would_wait_does()
     assert moved(board(going, room("b", 1), owed=[waiting]), going).replacements == ()
     stuck = used("c", pod("p2", "3"))
     said = refused(board(stuck, room("b", 1), owed=[waiting]), stuck)
-    assert str(said) == "not all pods would have another place: shop/p2: it has no place"
+    assert str(said) == "shop/p2 has no other place"
 
 
 def test_pods_of_nodes_that_go_anyway_take_their_places_first() -> None:
@@ -131,7 +131,7 @@ def test_pods_of_a_candidate_must_not_rely_on_a_node_that_is_coming_up() -> None
     """02 §14.38."""
     going = used("a", pod("p1"))
     said = refused(board(going, room("new", 4, initialized=False)), going)
-    assert str(said) == "not all pods would have another place: shop/p1: node new is not initialized"
+    assert str(said) == "shop/p1 has no other place: node new is not initialized"
 
 
 def test_a_new_node_for_pods_that_wait_is_no_replacement() -> None:
