@@ -56,6 +56,8 @@ class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether unhealthy nodes are replaced by default (R39)."""
     drains_as: DecidingController = DecidingController.DOVETAIL
     """Who drains nodes, and so in whose reading their pods are protected then (R56)."""
+    ends_at_deadline: bool = True
+    """Whether an instance ends at the deadline of its drain, whatever is left on it (R17)."""
 
     @property
     def reads_protections(self) -> bool:
@@ -107,6 +109,7 @@ def settings_of(decider: Decider, budgets: BudgetSemantics | None = None) -> Rul
         budget_zones=spends,
         node_repair=alone,
         drains_as=DecidingController.DOVETAIL if alone else DecidingController.KARPENTER,
+        ends_at_deadline=alone,
     )
 
 
@@ -167,15 +170,25 @@ READINGS: Final = (
     Reading(
         "unhealthy nodes",
         "node_repair",
-        {True: "are replaced", False: "stay: the feature gate NodeRepair is off by default"},
+        {
+            True: "are replaced, after a drain that terminationGracePeriod limits",
+            False: "stay: the feature gate NodeRepair is off by default; with it they end without a drain",
+        },
     ),
     Reading(
         "pods of a node that drains",
         "drains_as",
         {
-            DecidingController.DOVETAIL: "are protected as above; the instance ends at the deadline at the latest",
-            DecidingController.KARPENTER: "Karpenter's drain: protected as in the column of Karpenter; the instance "
-            "ends when they are gone",
+            DecidingController.DOVETAIL: "are protected as above",
+            DecidingController.KARPENTER: "Karpenter's drain: protected as in the column of Karpenter",
+        },
+    ),
+    Reading(
+        "the forced end of a drain, at its deadline",
+        "ends_at_deadline",
+        {
+            True: "the instance ends at once, whatever is left on it",
+            False: "what is left is deleted, and the instance ends when it is gone",
         },
     ),
 )

@@ -173,6 +173,13 @@ def test_every_difference_has_words_for_every_decider(by: str) -> None:
         assert each.words[getattr(settings, each.field)]
 
 
+@pytest.mark.parametrize("by", DECIDERS)
+def test_only_dovetail_ends_an_instance_at_the_deadline_with_pods_on_it(by: str) -> None:
+    settings = decided(by)
+    assert settings.ends_at_deadline == (by == "dovetail")
+    assert settings.in_drains.ends_at_deadline == settings.ends_at_deadline
+
+
 texts = st.sampled_from(["true", "false", "4h", "1d", "yes", "", "0s", "0 2 * * 6", "0 9 * * 1-5;x", "8h", "9999h"])
 written = st.dictionaries(st.sampled_from(names.PROTECTION_ANNOTATIONS), texts)
 

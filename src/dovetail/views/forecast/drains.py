@@ -11,6 +11,7 @@ import msgspec
 
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import Ref
+from dovetail.model.rule_settings import RuleSettings
 from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, is_waited_for
 from dovetail.planning.timings import Timings
 from dovetail.rules.pdb import PdbIndex
@@ -43,18 +44,15 @@ def drain(
     end: datetime,
     begun: bool,
     sure: bool,
-    karpenters: bool,
+    settings: RuleSettings,
 ) -> Drain:
-    """The drain up to the end of the span. `begun`: before the forecast; `sure`: it begins then, with these pods.
-
-    `karpenters`: Karpenter drains. It deletes what is left for the deadline, but waits until that is gone.
-    """
-    walk = _Walk(pods, pdbs, begins_at=begins_at, deadline=deadline, begun=begun, sure=sure, karpenters=karpenters)
+    """The drain up to the end of the span. `begun`: before the forecast; `sure`: it begins then, with these pods."""
+    walk = _Walk(pods, pdbs, begins_at=begins_at, deadline=deadline, begun=begun, sure=sure, settings=settings)
     now: datetime | None = begins_at
     for _ in range(_MOST_STEPS):
         if now is None or now > end or not walk.waiting:
             break
-        if deadline is not None and now > deadline and not karpenters:
+        if deadline is not None and now > deadline and settings.ends_at_deadline:
             break
         now = walk.step(now)
     gone_at = walk.gone_at()
@@ -74,14 +72,14 @@ class _Walk:
         deadline: datetime | None,
         begun: bool,
         sure: bool,
-        karpenters: bool,
+        settings: RuleSettings,
     ) -> None:
         self.waiting = {pod.uid or pod.object: pod for pod in pods if is_waited_for(pod, begins_at, _TIMINGS)}
         self.events: list[ForecastEvent] = []
         self.held = False
         """Whether a protected pod stays until it is deleted for the deadline."""
         self.sure = sure
-        self.karpenters = karpenters
+        self.settings = settings
         self._pdbs = pdbs
         self._begins_at = begins_at
         self._deadline = deadline
@@ -116,7 +114,8 @@ class _Walk:
         """None: a pod stays without end."""
         if self.waiting:
             return self._deadline
-        return self._last_end if self._deadline is None or self.karpenters else min(self._last_end, self._deadline)
+        limit = self._deadline if self.settings.ends_at_deadline else None
+        return self._last_end if limit is None else min(self._last_end, limit)
 
     def _evict(self, pod: PodRecord, now: datetime) -> None:
         guarded = bool(self._pdbs.binding(pod))
@@ -153,8 +152,9 @@ class _Walk:
 def _deadline(node: Ref, walk: _Walk, deadline: datetime, gone_at: datetime | None) -> ForecastEvent:
     certainty = Certainty.EXACT if walk.sure else Certainty.ASSUMED
     if walk.held or (gone_at is not None and gone_at >= deadline):
-        forced = _KARPENTERS_END if walk.karpenters else "forced removal, if the drain has not ended by then"
+        own = walk.settings.ends_at_deadline
+        forced = "forced removal, if the drain has not ended by then" if own else _KARPENTERS_END
         return ForecastEvent(deadline, ForecastEventType.FORCED, node, forced, certainty)
     over = "" if gone_at is None else f"; the drain should be over {format_time(gone_at)}"
-    whose = "Karpenter's" if walk.karpenters else "the"
+    whose = "Karpenter's" if walk.settings.karpenter_drains else "the"
     return ForecastEvent(deadline, ForecastEventType.DEADLINE, node, f"deadline of {whose} drain{over}", certainty)

@@ -79,7 +79,7 @@ class ForecastContext:
             end=self.end,
             begun=True,
             sure=deleted and member.node is not None and member.node.ready,
-            karpenters=self.assessment.settings.karpenter_drains,
+            settings=self.assessment.settings,
         )
 
 
@@ -179,7 +179,7 @@ class _NodeForecaster:
             end=self.end,
             begun=False,
             sure=sure and self.moves.has_pods_until(self.node, at),
-            karpenters=self.assessment.settings.karpenter_drains,
+            settings=self.assessment.settings,
         )
 
     def _add_graceful_expiry(self) -> None:
