@@ -8,13 +8,17 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from dovetail.api.documents import Document
 from dovetail.cli.common.tree import ManifestTree
+from dovetail.model.decider import DOVETAIL
 from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import Snapshot
+from dovetail.runtime.clock import SystemClock
 from dovetail.state.intake import take_in
+from dovetail.views.leading import missing_controllers
 from dovetail.web.app import board_served
-from dovetail.web.sources import PushedSource
-from tests.browser.clusters import NOW
+from dovetail.web.sources import FileSource, PushedSource
+from tests.browser.clusters import NOW, cluster
 from tests.browser.conftest import watched
 from tests.browser.serving import Served
 from tests.harness import builders
@@ -46,6 +50,23 @@ def opened(page: Page, url: str) -> None:
 
 def row(page: Page, name: str) -> Locator:
     return page.locator(".item.node", has=page.locator(".name", has_text=re.compile(f"^{re.escape(name)}$")))
+
+
+def test_a_controller_that_does_not_run_is_told_above_all(page: Page) -> None:
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "karpenter-leader-election", "namespace": "kube-system"},
+        "spec": {"renewTime": "2026-03-06T16:00:00Z"},
+    }
+    stopped = missing_controllers([Document("", 1, 0, None, "", "Lease", value=lease)], DOVETAIL, NOW)
+    source = FileSource(cluster(5, 1), SystemClock(), title="stopped", at=NOW, problems=list(stopped))
+    with Served(lambda: board_served(source)) as server:
+        opened(page, server.url)
+        expect(page.locator("#missing")).to_have_text(
+            "No controller has held the Lease kube-system/karpenter-leader-election since 2026-03-06 16:00 UTC; "
+            "nothing is decided until one runs → see why it does not run: kubectl -n kube-system get deployments,pods"
+        )
 
 
 # -- signs -------------------------------------------------------------------------------------------------------------

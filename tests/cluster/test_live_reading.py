@@ -27,6 +27,7 @@ POOLS, CLAIMS = f"{GROUP}/{NODEPOOLS.plural}", f"{GROUP}/{NODECLAIMS.plural}"
 CLASSES: Final = f"/apis/{names.KWOK_GROUP}/{names.KWOK_VERSION}/{names.KWOK_NODECLASS_PLURAL}"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 SHOP: Final = "/api/v1/namespaces/shop"
+LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 AT: Final = "2026-03-06T16:20:00Z"
 PLANTED: Final = "planted"
 READER: Final = "reader"
@@ -122,7 +123,10 @@ def secretive_pod() -> dict[str, Any]:
 
 
 def fill(plane: ControlPlane) -> None:
-    """A node of a pool with a protected pod, a budget, and workloads."""
+    """A node of a pool with a protected pod, a budget, workloads, and the Lease of a controller."""
+    # With a renewal to come, it counts as renewed however long the tests take.
+    held = {"holderIdentity": "dovetail-1_2", "renewTime": "2099-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
+    plane.create(LEASES, {"metadata": {"name": names.LEADER_ELECTION_LEASE}, "spec": held})
     plane.create(CLASSES, node_class())
     plane.create(
         POOLS,
@@ -329,6 +333,29 @@ def test_what_may_not_be_read_is_said_with_the_right_that_is_missing(setting: Se
     finally:
         plane.patch(role, {"rules": rules})
         eventually(lambda: plane.request("GET", path, token=token).status == 200, seconds=20, what=lambda: "refused")
+
+
+def test_a_controller_that_has_stopped_is_told_to_those_who_may_read_its_lease(setting: Setting) -> None:
+    plane, lease = setting.plane, f"{LEASES}/{names.LEADER_ELECTION_LEASE}"
+    role, spec = f"{RBAC}/clusterroles/dovetail-read", plane.get(lease)["spec"]
+    rules = plane.get(role)["rules"]
+    plane.patch(lease, {"spec": {"holderIdentity": None, "renewTime": "2026-03-06T16:00:00.000000Z"}})
+    said = (
+        f"no controller has held the Lease kube-system/{names.LEADER_ELECTION_LEASE} since 2026-03-06T16:00:00Z; "
+        "nothing is decided until one runs"
+    )
+    try:
+        for command in ("explain", "forecast", "plan", "top"):
+            answer = json.loads(told(plane, command, user=READER))
+            assert (answer["problems"][0]["rule"], answer["problems"][0]["message"]) == ("NoController", said)
+            lines = dovetail(plane, command, "--at", AT, user=READER).out.splitlines()
+            assert [line for line in lines if "the Lease" in line] == ["N" + said[1:]]
+            assert "  → see why it does not run: kubectl -n kube-system get deployments,pods" in lines
+        plane.patch(role, {"rules": [rule for rule in rules if rule["apiGroups"] != ["coordination.k8s.io"]]})
+        eventually(lambda: not json.loads(explained(plane, user=READER))["problems"], seconds=20, what=lambda: "told")
+    finally:
+        plane.patch(role, {"rules": rules})
+        plane.patch(lease, {"spec": spec})
 
 
 def test_somebody_with_no_rights_and_somebody_unknown_are_told_in_one_line(setting: Setting) -> None:

@@ -16,7 +16,7 @@ from dovetail.api.names import DovetailMode
 from dovetail.model.beside import BesideMode, read_hold
 from dovetail.model.decider import Decider, DecidingController, version_in
 
-_LEASES: Final = frozenset((names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE))
+LEASES: Final = frozenset((names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE))
 _OF_CLUSTER: Final = frozenset(("Node", names.NODECLAIM_KIND))
 # A holder renews within 15 s, and the clock of the reader may differ from that of the cluster.
 _STALE: Final = timedelta(minutes=2)
@@ -69,6 +69,7 @@ class _Clues:
 
     def __init__(self) -> None:
         self.leases: dict[str, objects.Lease] = {}
+        """Those that have a holder; of several with one name, the one that was renewed last."""
         self.controllers: list[_ControllerPod] = []
         self.own_crd = False
         self.scenario = False
@@ -85,8 +86,9 @@ class _Clues:
             self._member(document)
         elif document.kind == "Lease":
             lease = decode(document, objects.Lease)
-            if lease.metadata.name in _LEASES and lease.spec.holder_identity:
-                self.leases[lease.metadata.name] = lease
+            name = lease.metadata.name
+            if name in LEASES and lease.spec.holder_identity:
+                self.leases[name] = latest((lease, self.leases.get(name, lease)))
         elif document.kind == "CustomResourceDefinition":
             self.own_crd |= _is_own_crd(document)
         elif document.kind == names.NODEPOOL_KIND:
@@ -129,15 +131,39 @@ def who_decides(documents: Iterable[Document], at: datetime | None = None) -> De
     return _by_lease(clues, at) or _by_marks(clues)
 
 
+def controller_runs(documents: Iterable[Document]) -> bool:
+    """Whether a pod in the documents is a controller and runs."""
+    clues = _Clues()
+    for document in documents:
+        if document.kind == "Pod":
+            try:
+                clues.read(document)
+            except InputError:
+                continue  # as above
+    return any(pod.status.phase == "Running" for pod in clues.controllers)
+
+
+def latest(leases: Iterable[objects.Lease]) -> objects.Lease:
+    """The one that was renewed last."""
+    return max(leases, key=lambda lease: (lease.spec.renew_time is not None, lease.spec.renew_time))
+
+
+def is_live(lease: objects.Lease, at: datetime) -> bool:
+    """Whether the Lease was renewed lately."""
+    spec = lease.spec
+    stale_after = max(_STALE, timedelta(seconds=spec.lease_duration_seconds or 0))
+    return spec.renew_time is not None and at - spec.renew_time < stale_after
+
+
 def _by_lease(clues: _Clues, at: datetime | None) -> Decider | None:
     beside = clues.leases.get(names.BESIDE_LEASE)
-    if beside is not None and _is_live(beside, at):
+    if beside is not None and (at is None or is_live(beside, at)):
         holder = _holder(beside, clues)
         holder_mode = DovetailMode.RUN if holder is None else holder.mode
         mode = _MODES[clues.held or BesideMode.GUARD] if holder_mode is DovetailMode.RUN else holder_mode
         return _dovetail(f"it holds the Lease {_shown(beside)}", mode)
     lease = clues.leases.get(names.LEADER_ELECTION_LEASE)
-    if lease is None or not _is_live(lease, at):
+    if lease is None or not (at is None or is_live(lease, at)):
         return None
     holder, identity = _holder(lease, clues), lease.spec.holder_identity or ""
     program = holder.program if holder is not None else ""
@@ -173,11 +199,6 @@ def _dovetail(reason: str, mode: DovetailMode = DovetailMode.RUN) -> Decider:
 
 def _karpenter(reason: str, version: str | None = None) -> Decider:
     return Decider(DecidingController.KARPENTER, version=version, reason=reason)
-
-
-def _is_live(lease: objects.Lease, at: datetime | None) -> bool:
-    renewed_at = lease.spec.renew_time
-    return at is None or (renewed_at is not None and renewed_at + _STALE > at)
 
 
 def _holder(lease: objects.Lease, clues: _Clues) -> _ControllerPod | None:

@@ -194,6 +194,13 @@ class LiveSource(WatchedSource):
     ) -> None:
         super().__init__(WatchedCluster(api, clock, settings=settings), title=title, asking=asking)
         self.reflectors = self.cluster.reflectors
+        self._missing: Sequence[Finding] = ()
+
+    def tell_missing(self, controllers: Sequence[Finding]) -> None:
+        """Show these problems of controllers that do not run."""
+        if controllers != self._missing:
+            self._missing = controllers
+            self.news.notify()
 
     async def wait_synced(self, seconds: float) -> None:
         """Wait until everything is listed once, or for these seconds: a kind may be impossible to list."""
@@ -205,7 +212,7 @@ class LiveSource(WatchedSource):
 
     def look(self) -> ClusterAt:
         unlisted = [_unlisted(reflector.name) for reflector in self.reflectors if not reflector.synced]
-        return msgspec.structs.replace(super().look(), problems=unlisted)
+        return msgspec.structs.replace(super().look(), problems=[*self._missing, *unlisted])
 
 
 def _unlisted(plural: str) -> Finding:

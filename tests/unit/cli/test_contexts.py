@@ -1,14 +1,18 @@
 """The context of the kubeconfig: its name in headings, and its namespace for names without one."""
 
 import json
+from datetime import UTC
 
 import pytest
 
 from dovetail.cli.common.contexts import cluster_title, default_namespace, head
 from dovetail.cli.common.options import ClusterSource
+from dovetail.cli.common.output import Times
 from dovetail.model.decider import KARPENTER
+from tests.harness import builders
 from tests.unit.cli.running import Program
 
+TIMES = Times(builders.at("2026-03-07T00:00:00Z"), UTC)
 CONTEXTS = {
     "prod": {"cluster": "eks-1", "user": "me", "namespace": "shop"},
     "test": {"cluster": "test", "user": "me"},
@@ -31,7 +35,7 @@ def kubeconfig(dovetail: Program) -> str:
 def test_the_title_names_context_and_cluster(kubeconfig: str) -> None:
     assert cluster_title(ClusterSource((), kubeconfig)) == "context prod, cluster eks-1"
     title = "Live: context prod, cluster eks-1\nKarpenter decides"
-    assert head(ClusterSource((), kubeconfig), KARPENTER) == title
+    assert head(ClusterSource((), kubeconfig), KARPENTER, (), TIMES) == title
 
 
 def test_equal_names_are_said_once(kubeconfig: str) -> None:
@@ -41,7 +45,7 @@ def test_equal_names_are_said_once(kubeconfig: str) -> None:
 def test_files_have_no_context(kubeconfig: str) -> None:
     source = ClusterSource((kubeconfig,))
     assert (cluster_title(source), default_namespace(source)) == (kubeconfig, "default")
-    assert head(source, KARPENTER) == "Karpenter decides"
+    assert head(source, KARPENTER, (), TIMES) == "Karpenter decides"
 
 
 @pytest.mark.parametrize(("context", "namespace"), [("prod", "shop"), ("test", "default"), ("gone", "default")])

@@ -1,17 +1,23 @@
 """Are the lists of a live cluster read to their end, whatever happens between two pages? And what shows who decides?"""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from dovetail.api import names
-from dovetail.api.documents import Document
-from dovetail.cli.common.live import LISTS, all_pages, evidence
-from dovetail.ports import LEASES, NODES, PODS, Create, Forbidden, Gone
+from dovetail.cli.common.evidence import Evidence, evidence
+from dovetail.cli.common.live import LISTS, all_pages
+from dovetail.model.decider import DOVETAIL
+from dovetail.ports import LEASES, NODEPOOLS, NODES, PODS, Clock, Create, Forbidden, Gone, KubeApi, Patch, Resource
+from dovetail.runtime.lease import micro_time
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.faults import ApiRequest, Fault
+from dovetail.values.timestamp import format_time
 from dovetail.views.deciding import who_decides
 
 COUNT = 1200  # three pages
@@ -57,34 +63,129 @@ def test_it_is_not_begun_anew_for_ever() -> None:
         listed(*range(2, 2 * LISTS + 1, 2))
 
 
-def shown(holder: str, *, may_list_pods: bool = True) -> str:
-    """Who decides, where a pod of Karpenter 1.15.0 runs and this process holds its Lease."""
-    found: list[Document] = []
+IMAGE = "public.ecr.aws/karpenter/controller:1.15.0"
+META = {"namespace": "kube-system"}
+LEAD = names.LEADER_ELECTION_LEASE
+Prepare = Callable[[ApiServer, KubeApi, Clock], Awaitable[None]]
+
+
+def found(prepare: Prepare, *forbidden: Resource[Any]) -> Evidence:
+    """What shows who decides, once this is prepared. Nobody may list the forbidden kinds."""
+    results: list[Evidence] = []
 
     async def main(clock: VirtualClock) -> None:
         server = ApiServer(clock)
         api = server.client("test")
-        meta = {"namespace": "kube-system"}
-        image = "public.ecr.aws/karpenter/controller:1.15.0"
-        container = {"name": "controller", "image": image}
-        lease = {"holderIdentity": holder, "renewTime": "2026-01-01T00:00:00.000000Z"}
-        for name, other in (("karpenter-1", "x:1"), ("karpenter-7d", image)):
-            spec = {"containers": [container | {"image": other}]}
-            body = {"metadata": {"name": name} | meta, "spec": spec}
-            await api.write(Create(PODS.read_as(dict[str, Any]), body, namespace="kube-system"))
-        made = {"metadata": {"name": names.LEADER_ELECTION_LEASE} | meta, "spec": lease}
-        if holder:
-            await api.write(Create(LEASES.read_as(dict[str, Any]), made, namespace="kube-system"))
-        if not may_list_pods:
-            server.faults.add(Fault(error=Forbidden("no", code=403)), verb="list", resource=PODS)
-        found.extend(await evidence(api))
+        await prepare(server, api, clock)
+        for resource in forbidden:
+            server.faults.add(Fault(error=Forbidden("no", code=403)), verb="list", resource=resource)
+        results.append(await evidence(api, clock))
 
     simulate(main, start=START)
-    return who_decides(found).name
+    return results[0]
+
+
+async def create(api: KubeApi, resource: Resource[Any], name: str, meta: dict[str, Any] = META, **parts: Any) -> None:
+    body = {"metadata": {"name": name} | meta, **parts}
+    await api.write(Create(resource.read_as(dict[str, Any]), body, namespace=meta.get("namespace")))
+
+
+def renewed(holder: str, at: datetime) -> dict[str, Any]:
+    return {"holderIdentity": holder, "renewTime": micro_time(at), "leaseDurationSeconds": 15}
+
+
+def held_by(holder: str, *, ahead: timedelta = timedelta(), namespace: str = "kube-system") -> Prepare:
+    """Somebody whose clock is ahead by this renewed the Lease just now."""
+
+    async def prepare(_server: ApiServer, api: KubeApi, clock: Clock) -> None:
+        spec = renewed(holder, clock.now() + ahead)
+        await create(api, LEASES, LEAD, {"namespace": namespace}, spec=spec)
+
+    return prepare
+
+
+def shown(holder: str, *forbidden: Resource[Any]) -> str:
+    """Who decides, where a pod of Karpenter 1.15.0 runs and this process holds its Lease."""
+
+    async def prepare(server: ApiServer, api: KubeApi, clock: Clock) -> None:
+        for name, image in (("karpenter-1", "x:1"), ("karpenter-7d", IMAGE)):
+            await create(api, PODS, name, spec={"containers": [{"name": "controller", "image": image}]})
+        if holder:
+            await held_by(holder)(server, api, clock)
+
+    return who_decides(found(prepare, *forbidden).documents).name
 
 
 def test_the_holder_of_the_lease_and_its_pod_show_who_decides() -> None:
     assert shown("karpenter-7d_5a") == "Karpenter 1.15.0"
-    assert shown("karpenter-7d_5a", may_list_pods=False) == "Karpenter"
+    assert shown("karpenter-7d_5a", PODS) == "Karpenter"
     assert shown("dovetail-5_5a") == "Dovetail"
     assert shown("") == "Karpenter"
+
+
+# -- does it run? ------------------------------------------------------------------------------------------------------
+
+
+def missing(prepare: Prepare, *forbidden: Resource[Any]) -> list[str]:
+    return [str(finding.message) for finding in found(prepare, *forbidden).missing(DOVETAIL)]
+
+
+STOPPED = held_by("dovetail-5_5a", ahead=-timedelta(minutes=5))
+SINCE = format_time(START - timedelta(minutes=5))
+SAID = f"no controller has renewed the Lease kube-system/{LEAD} since {SINCE}; nothing is decided until one runs"
+
+
+def test_a_lease_that_nobody_renews_is_told_and_one_that_somebody_renews_is_not() -> None:
+    assert missing(STOPPED) == [SAID]
+    assert missing(held_by("dovetail-5_5a")) == []
+
+
+def test_nothing_is_told_of_leases_that_may_not_be_read() -> None:
+    assert missing(STOPPED, LEASES) == []
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=-10), timedelta(minutes=10)])
+def test_a_holder_with_another_clock_is_seen_by_its_renewals(ahead: timedelta) -> None:
+    """And the Leases of others are judged by its clock."""
+
+    async def prepare(server: ApiServer, api: KubeApi, clock: Clock) -> None:
+        await held_by("dovetail-5_5a", ahead=ahead)(server, api, clock)
+        await held_by("gone-5_5a", ahead=ahead - timedelta(minutes=5), namespace="default")(server, api, clock)
+
+        async def renew() -> None:
+            while True:
+                await clock.sleep(2.0)
+                spec = renewed("dovetail-5_5a", clock.now() + ahead)
+                await api.write(Patch(LEASES, LEAD, {"spec": spec}, namespace="kube-system"))
+
+        renewing.append(asyncio.create_task(renew()))
+
+    renewing: list[asyncio.Task[None]] = []
+    shows = found(prepare)
+    assert shows.missing(DOVETAIL) == []
+    assert who_decides(shows.documents, shows.at).reason == f"it holds the Lease kube-system/{LEAD}"
+
+
+def pools_and(*pods: str) -> Prepare:
+    """A cluster without a Lease, with a NodePool and pods with these images."""
+
+    async def prepare(_server: ApiServer, api: KubeApi, _clock: Clock) -> None:
+        ref = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+        template = {"spec": {"nodeClassRef": ref, "requirements": []}}
+        await create(api, NODEPOOLS, "default", {}, spec={"template": template})
+        labels = {"labels": {"app.kubernetes.io/name": "karpenter"}}
+        for number, image in enumerate(pods):
+            containers = [{"name": "controller", "image": image}]
+            await create(api, PODS, f"p{number}", META | labels, spec={"containers": containers})
+            running = {"status": {"phase": "Running"}}
+            await api.write(Patch(PODS, f"p{number}", running, namespace="kube-system", subresource="status"))
+
+    return prepare
+
+
+def test_without_a_lease_nothing_is_certain_while_a_controller_may_run() -> None:
+    (said,) = missing(pools_and())
+    assert said.startswith(f"no controller has made a Lease {LEAD}; unless it runs elsewhere or under another name, ")
+    assert missing(pools_and(IMAGE)) == []
+    for kind in (LEASES, PODS, NODEPOOLS):
+        assert missing(pools_and(), kind) == []

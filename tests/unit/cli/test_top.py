@@ -20,6 +20,8 @@ from dovetail.cli.top.fitting import instant
 from dovetail.cli.top.keys import KeyTargets, ViewState, press
 from dovetail.cli.top.rows import DAY, Order, causes_at, figures, free_at, matching, ordered
 from dovetail.cli.top.screen import DrawnScreen, ScreenContent, draw, printed
+from dovetail.model.finding import Finding, Severity
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 from dovetail.state.intake import take_in
 from dovetail.views.assessment import assess
@@ -27,6 +29,7 @@ from dovetail.views.board.details import NodeDetails, make_details
 from dovetail.views.board.maker import BoardMaker
 from dovetail.views.board.rows import Board, BoardBurst, NodeRow
 from dovetail.views.explain.verdicts import explain
+from dovetail.views.leading import NO_CONTROLLER
 from tests.browser.clusters import NOW, cluster
 from tests.harness import builders
 from tests.unit.cli.running import Program
@@ -234,6 +237,21 @@ def test_problems_and_herds_stand_above() -> None:
     lines = texts(drawn(ViewState(), board=board))
     assert lines[4] == herd.message
     assert lines[5].startswith("200+ problems, such as Pod/ci/deploy-agent-")
+
+
+def test_a_controller_that_does_not_run_stands_above_all_and_whole() -> None:
+    message = (
+        "no controller has held the Lease kube-system/karpenter-leader-election; nothing is decided until one runs"
+    )
+    stopped = Finding(
+        severity=Severity.ERROR, rule=NO_CONTROLLER, object=Ref("Lease"), field="spec", message=message, remedy="run it"
+    )
+    board = msgspec.structs.replace(example(), problems=(stopped, *example().problems))
+    lines = texts(drawn(ViewState(), board=board))
+    assert " ".join(line.strip() for line in lines[2:5]) == f"N{message[1:]} → run it"
+    assert lines[7].startswith("4 problems, such as Pod/ci/deploy-agent-")
+    alone = texts(drawn(ViewState(), board=msgspec.structs.replace(board, problems=(stopped,))))
+    assert not any("problem" in line for line in alone)
 
 
 # -- which rows, in which order ----------------------------------------------------------------------------------------

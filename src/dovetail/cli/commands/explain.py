@@ -87,7 +87,11 @@ def command(*, objects: tuple[str, ...], common: CommonOptions, instance_types: 
         named=bool(objects),
         namespace=None if objects else common.namespace,
     )
-    heading = "\n".join(filter(None, (head(common.source, explanation.decider), explanation.decider.limits)))
+    heading = "\n".join(
+        filter(
+            None, (head(common.source, explanation.decider, explanation.problems, times), explanation.decider.limits)
+        )
+    )
     print_answer(explanation, common.output, lines, heading=heading)
     sys.exit(1 if objects and not explanation.all_allowed else 0)
 

@@ -77,7 +77,7 @@ def command(
     times, width = Times(common.at, common.zone), output_width()
     verbose = common.verbose or bool(objects)
     lines = partial(forecast_lines, outlook, times, width=width, verbose=verbose, quiet=common.quiet)
-    print_answer(outlook, common.output, lines, heading=head(common.source, outlook.decider))
+    print_answer(outlook, common.output, lines, heading=head(common.source, outlook.decider, outlook.problems, times))
 
 
 def _only(outlook: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:

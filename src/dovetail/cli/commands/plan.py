@@ -125,7 +125,7 @@ def command(
         fail(f"there is no node {missing} of a NodePool in the input")
     times = Times(common.at, common.zone)
     lines = partial(plan_lines, plan, times, verbose=common.verbose, quiet=common.quiet)
-    print_answer(plan, common.output, lines, heading=head(common.source, plan.decider))
+    print_answer(plan, common.output, lines, heading=head(common.source, plan.decider, plan.problems, times))
     sys.exit(0 if all(removal.possible for removal in removals) else 1)
 
 

@@ -130,7 +130,7 @@ def _read(common: CommonOptions, paths: Sequence[str], also: Sequence[ReadKind],
     written = list(salvaged_documents(paths, problems))
     _refuse_half_manifests(written, problems)
     documents = [*live, *written]
-    return understood(documents, problems, settings_in(common.source, documents, live=from_cluster))
+    return understood(documents, problems, settings_in(common.source, documents, problems, live=from_cluster))
 
 
 def _refuse_half_manifests(documents: Sequence[Document], problems: Sequence[Finding]) -> None:

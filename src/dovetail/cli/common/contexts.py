@@ -1,9 +1,12 @@
 """The context of the kubeconfig that a command uses: its name, its cluster and its namespace."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail.cli.common.options import ClusterSource
+from dovetail.cli.common.output import Times, missing_lines
 from dovetail.model.decider import Decider
+from dovetail.model.finding import Finding
 from dovetail.values.foreign_text import plain
 
 if TYPE_CHECKING:
@@ -34,10 +37,11 @@ def cluster_title(source: ClusterSource) -> str:
     return f"context {info.name}" + (f", cluster {info.cluster}" if info.cluster != info.name else "")
 
 
-def head(source: ClusterSource, decider: Decider) -> str:
-    """The first lines of an answer: the live cluster, and who decides."""
-    live = "" if source.paths else f"Live: {plain(cluster_title(source))}\n"
-    return live + plain(decider.sentence)
+def head(source: ClusterSource, decider: Decider, problems: Iterable[Finding], times: Times) -> str:
+    """The first lines of an answer: the live cluster, who decides, and whether it runs."""
+    lines = [] if source.paths else [f"Live: {plain(cluster_title(source))}"]
+    lines += [plain(decider.sentence), *missing_lines(problems, times)]
+    return "\n".join(lines)
 
 
 def place_of(source: ClusterSource) -> str:

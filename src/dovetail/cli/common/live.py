@@ -3,26 +3,23 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from dovetail.api import names, objects
+from dovetail.api import names
 from dovetail.api.conversion import OLD_VERSION
-from dovetail.api.documents import Document, decode
+from dovetail.api.documents import Document
 from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import RULE_KINDS, ReadKind
 from dovetail.cli.common.refusals import UNAUTHORIZED, why_no_answer
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
-from dovetail.ports import LEASES, NODES, PODS, ApiError, Forbidden, Gone, KubeApi, NotFound, Resource
+from dovetail.ports import NODES, ApiError, Forbidden, Gone, KubeApi, NotFound, Resource
 
 T = TypeVar("T")
 
-_CRDS: Final = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", msgspec.Raw
-)
 LISTS: Final = 5  # of one kind, if lists expire before their last page
 _NOTHING: Final = "this user may not read anything in the cluster"
 _NOT_PERMITTED: Final = "NotPermitted"
@@ -62,41 +59,6 @@ def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: l
         fail(why_no_answer(error), code=3)
 
 
-def live_evidence(source: ClusterSource) -> list[Document]:
-    """What shows who decides in the cluster: Leases, the pods of their holders, and the CRD of NodePools."""
-    from dovetail.kube import KubeConfigError, connect  # noqa: PLC0415  (as above)
-
-    async def read() -> list[Document]:
-        async with connect(kubeconfig=source.kubeconfig, context=source.context) as api:
-            return await evidence(api)
-
-    try:
-        return asyncio.run(read())
-    except (KubeConfigError, ApiError):
-        return []  # reading the objects has told it
-
-
-async def evidence(api: KubeApi) -> list[Document]:
-    """The same with a connection. What this user may not read shows nothing."""
-    documents: list[Document] = []
-    for lease in (names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE):
-        documents += (leases := await _named(api, LEASES, lease))
-        for held in (decode(document, objects.Lease) for document in leases):
-            pod = (held.spec.holder_identity or "").rpartition("_")[0]
-            documents += await _named(api, PODS, pod, held.metadata.namespace) if pod else ()
-    return documents or await _named(api, _CRDS, f"{names.NODEPOOL_PLURAL}.{names.GROUP}")
-
-
-async def _named(api: KubeApi, resource: Resource[Any], name: str, namespace: str | None = None) -> list[Document]:
-    read = resource.read_as(dict[str, Any])
-    try:
-        listed = await all_pages(api, read, namespace, fields=f"metadata.name={name}")
-    except ApiError:
-        return []
-    version, kind = read.api_version, read.kind
-    return [Document("", 1, index, None, version, kind, value=raw) for index, raw in enumerate(listed)]
-
-
 class _KindListing(msgspec.Struct, frozen=True):
     """Of one kind."""
 
@@ -131,13 +93,15 @@ async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _KindLis
     return _KindListing(items, (problem,), namespace=namespace)
 
 
-async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None = None, *, fields: str = "") -> list[T]:
+async def all_pages(
+    api: KubeApi, resource: Resource[T], namespace: str | None = None, *, labels: str = "", fields: str = ""
+) -> list[T]:
     """The whole list. Starts again if it expires between two pages. Raises ApiError."""
     items: list[T] = []
     continue_, lists = "", 1
     while True:
         try:
-            page = await api.list(resource, namespace=namespace, fields=fields, continue_=continue_)
+            page = await api.list(resource, namespace=namespace, labels=labels, fields=fields, continue_=continue_)
         except Gone:
             if lists == LISTS:
                 raise

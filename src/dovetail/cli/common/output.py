@@ -22,6 +22,7 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import is_printable, json_escaped, plain
 from dovetail.values.timestamp import TimeError, format_time, parse_time, relative
 from dovetail.views.findings.joined import joined
+from dovetail.views.leading import NO_CONTROLLER
 
 _BATCH = 1000
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
@@ -195,10 +196,26 @@ def count(number: int, one: str, several: str = "") -> str:
     return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
-def problem_lines(problems: Sequence[Finding], times: Times) -> list[str]:
-    """Two or three lines for each problem: the object, what is wrong, and what to write instead. Each problem once."""
+def missing_lines(problems: Iterable[Finding], times: Times) -> list[str]:
+    """For the head of an answer: each controller that does not run, and what to do about it."""
+    lines = []
+    for problem in problems:
+        if problem.rule == NO_CONTROLLER:
+            message = times.localised(plain(str(problem.message)))
+            lines.append(click.style(message[:1].upper() + message[1:], fg=_COLOURS[problem.severity]))
+            lines.append(f"  → {plain(problem.remedy)}")
+    return lines
+
+
+def problem_lines(problems: Sequence[Finding], times: Times, *, below_head: bool = False) -> list[str]:
+    """Two or three lines for each problem: the object, what is wrong, and what to write instead. Each problem once.
+
+    `below_head`: without those that the head has told.
+    """
     lines = []
     for problem in joined(problems):
+        if below_head and problem.rule == NO_CONTROLLER:
+            continue
         place = "  ".join(filter(None, (plain(str(problem.object)), plain(problem.field))))
         parts = (click.style(place, bold=True) if place else "", plain(problem.file))
         rest = "  ".join(filter(None, parts))

@@ -9,8 +9,9 @@ from dovetail.api.documents import Document, decode
 from dovetail.api.objects import KINDS_WITH_PODS, ApiObject
 from dovetail.api.recorded import PODS_NOT_RECORDED
 from dovetail.api.schema import SchemaViolation
-from dovetail.cli.common.live import live_documents, live_evidence
-from dovetail.cli.common.options import ClusterSource, now
+from dovetail.cli.common.evidence import live_evidence
+from dovetail.cli.common.live import live_documents
+from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.read_kinds import ALL_KINDS, RULE_KINDS, ReadKind
 from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.model.finding import Finding, Severity
@@ -19,6 +20,7 @@ from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings, setting
 from dovetail.model.snapshot import Snapshot
 from dovetail.state.intake import take_in
 from dovetail.views.deciding import who_decides
+from dovetail.views.leading import missing_controllers
 
 _KNOWN: Final = KINDS_WITH_PODS.union((kind.resource.api_version, kind.resource.kind) for kind in ALL_KINDS)
 # Rules that `read_scenario` reports in other words.
@@ -52,15 +54,25 @@ def read_cluster(source: ClusterSource, *, also: Sequence[ReadKind] = ()) -> Clu
     """
     problems: list[Finding] = []
     documents = list(cluster_documents(source, (*RULE_KINDS, *also), problems))
-    return understood(documents, problems, settings_in(source, documents, live=not source.paths))
+    return understood(documents, problems, settings_in(source, documents, problems, live=not source.paths))
 
 
-def settings_in(source: ClusterSource, documents: Iterable[Document], *, live: bool) -> RuleSettings:
-    """The settings of whoever decides in the cluster of these documents, unless the user says who does."""
-    decider = source.decider
-    if decider is None and live:
-        decider = who_decides([*documents, *live_evidence(source)], now())
-    return settings_of(decider or who_decides(documents), source.budgets)
+def settings_in(
+    source: ClusterSource, documents: Sequence[Document], problems: list[Finding], *, live: bool
+) -> RuleSettings:
+    """The settings of whoever decides in the cluster of these documents, unless the user says who does.
+
+    Adds a problem if whoever decides does not run.
+    """
+    shown = live_evidence(source) if live else None
+    if shown is None:
+        decider = source.decider or who_decides(documents)
+        missing = list(missing_controllers(documents, decider, None)) if not live else []
+    else:
+        decider = source.decider or who_decides([*documents, *shown.documents], shown.at)
+        missing = shown.missing(decider)
+    problems[:0] = missing
+    return settings_of(decider, source.budgets)
 
 
 def understood(

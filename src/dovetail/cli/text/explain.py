@@ -68,7 +68,7 @@ def explanation_lines(
         "Pods": [] if of_namespace and not verbose else text.pods(pods, {node.name for node in nodes}),
         "Budgets": text.pools(explanation.nodepools),
         "Changes": text.changes(explanation),
-        "Problems": [] if quiet else problem_lines(explanation.problems, times),
+        "Problems": [] if quiet else problem_lines(explanation.problems, times, below_head=True),
     }
     lines = [f"At {times.stamp(explanation.at)}"]
     if named:

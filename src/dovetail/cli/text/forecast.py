@@ -57,7 +57,7 @@ def forecast_lines(forecast: Forecast, times: Times, *, width: int | None, verbo
         "Nodes": text.nodes(forecast.nodes),
         "Events": text.events(forecast.nodes),
         "Budgets": text.pools(forecast.nodepools),
-        "Problems": [] if quiet else problem_lines(forecast.problems, times),
+        "Problems": [] if quiet else problem_lines(forecast.problems, times, below_head=True),
     }
     lines = text.heading()
     return lines + sections(bodies)

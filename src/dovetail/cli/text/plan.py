@@ -38,7 +38,7 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
     ]
     bodies = {
         "Other nodes": text.nodes(others),
-        "Problems": [] if quiet else problem_lines(plan.problems, times),
+        "Problems": [] if quiet else problem_lines(plan.problems, times, below_head=True),
     }
     return lines + sections(bodies)
 

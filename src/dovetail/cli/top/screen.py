@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.cli.common.output import Times, count
+from dovetail.cli.common.output import Times, count, missing_lines
 from dovetail.cli.text.forecast_bars import LEGEND
 from dovetail.cli.top.details import details_lines
 from dovetail.cli.top.fitting import cut
@@ -22,6 +22,7 @@ from dovetail.rules.states import MEANING, NodeState
 from dovetail.values.foreign_text import plain
 from dovetail.views.board.details import NodeDetails
 from dovetail.views.board.rows import PROBLEMS_SHOWN, Board, NodeRow
+from dovetail.views.leading import NO_CONTROLLER
 
 TALL: Final = 36  # lines: room for pools and details together
 _LEAST: Final = 4  # lines of nodes, below which none is spent on how many are left out
@@ -133,6 +134,8 @@ class _ScreenLayout:
         if scene.board is None:
             return [*lines, Text("looking ahead …", style="dim")]
         lines.append(Text(cut(plain(self.board.decider.sentence), self.width), style="dim"))
+        for line in missing_lines(self.board.problems, self.times):
+            lines += Text.from_ansi(line).wrap(_FOLDING, max(1, self.width))
         return [*lines, self._states(), self._figures(), *self._herds(), *self._problems()]
 
     def _states(self) -> Text:
@@ -164,7 +167,7 @@ class _ScreenLayout:
 
     def _problems(self) -> list[Text]:
         """The number of problems, and the worst of them."""
-        problems = self.board.problems
+        problems = [problem for problem in self.board.problems if problem.rule != NO_CONTROLLER]
         if not problems:
             return []
         first = min(problems, key=lambda problem: list(Severity).index(problem.severity))

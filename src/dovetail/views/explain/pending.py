@@ -95,7 +95,7 @@ class PendingCount(View, frozen=True):
         return f"{number} {_WORDS[self.reason][number > 1]}"
 
 
-class PendingPods(View, frozen=True):
+class PendingSummary(View, frozen=True):
     """The pending pods of a cluster, by reason. False if there are none."""
 
     counts: tuple[PendingCount, ...] = ()
@@ -110,7 +110,9 @@ class PendingPods(View, frozen=True):
         return f"{what}: {', '.join(map(str, self.counts))}"
 
 
-def pending_pods(pods: Iterable[PodRecord], views: Mapping[tuple[str, str], PendingView] | None = None) -> PendingPods:
+def pending_pods(
+    pods: Iterable[PodRecord], views: Mapping[tuple[str, str], PendingView] | None = None
+) -> PendingSummary:
     """The pods whose phase is Pending, by reason.
 
     `views`: by namespace and name, of those for which the simulation was asked; it knows more than the objects do.
@@ -120,7 +122,7 @@ def pending_pods(pods: Iterable[PodRecord], views: Mapping[tuple[str, str], Pend
         if pod.phase == "Pending" and pod.deleted_at is None:
             view = views.get((pod.namespace, pod.name)) if views else None
             reasons[_reason(pod) if view is None else view.reason].append(pod)
-    return PendingPods(tuple(_count(reason, found) for reason, found in reasons.items() if found))
+    return PendingSummary(tuple(_count(reason, found) for reason, found in reasons.items() if found))
 
 
 def _count(reason: PendingReason, pods: list[PodRecord]) -> PendingCount:

@@ -8,7 +8,7 @@ import { Grid } from './grid.js';
 import { Live } from './live.js';
 import { setTheme, theme } from './theme.js';
 import { drawTiles } from './tiles.js';
-import { RANGES, now, pace, setClock, setZone, stamp } from './times.js';
+import { RANGES, localised, now, pace, setClock, setZone, stamp } from './times.js';
 import { count } from './words.js';
 
 const DEFAULTS = { range: '24h', view: 'lines', zone: 'utc', sort: 'name', filter: '', node: '' };
@@ -105,6 +105,10 @@ function drawNow() {
   setText(byId('count'), found.length === rows.length ? count(rows.length, 'node') : `${found.length} of ${count(rows.length, 'node')}`);
   setText(byId('title'), `${board.title} · ${board.decides}${board.restricted ? ' · names of some pods are withheld from you' : ''}`);
   showClock(at);
+  const missing = byId('missing');
+  const stopped = board.problems.filter((problem) => problem.rule === 'NoController');
+  missing.hidden = !stopped.length;
+  setText(missing, stopped.map((problem) => `${problem.message[0].toUpperCase()}${localised(problem.message.slice(1))} → ${problem.remedy}`).join('. '));
   const problems = byId('problems');
   problems.hidden = !board.problems.length;
   setText(problems, count(board.problems.length, 'problem'));
