@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.values import limits
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def sentence(self) -> str:
         """Without the pod, because whoever reads it may list Nodes and no pods (R49)."""
-        until = "" if self.until is None else f" until {format_time(self.until)}"
+        until = "" if self.until is None else f" until {spoken_time(self.until)}"
         rule = self.why.partition(" ")[0]
         why = f": {rule}" if rule else ""
         return f"held by Dovetail {self.by}{until}{why}"
@@ -69,7 +69,7 @@ class Roll(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def sentence(self) -> str:
         what = "asked by roll" if self.why is RollCause.ASKED else "stamped by guard for graceful expiry"
-        return f"{what} since {format_time(self.at)}"
+        return f"{what} since {spoken_time(self.at)}"
 
 
 def written_mark(value: Hold | PodHold | Roll) -> str:

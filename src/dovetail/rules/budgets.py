@@ -28,7 +28,7 @@ from dovetail.values.schedule.cron import CronError, parse_cron
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement
 from dovetail.values.schedule.window import Window
 from dovetail.values.spelling import meant_word
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 # The reasons a budget can name (R28). Other reasons ignore budgets.
 BUDGETED = tuple(DISRUPTION_REASONS)
@@ -401,7 +401,7 @@ def budget_problems(
     if differing is not None:
         reason, nodes, at = differing
         ours, theirs = (limit_at(budgets, reason, at, nodes, reading)[0] for reading in BudgetSemantics)
-        since = "" if at == now else f" from {format_time(at)} on"
+        since = "" if at == now else f" from {spoken_time(at)} on"
         limit = f"with {nodes} {'node' if nodes == 1 else 'nodes'} the limit for {reason.value} is"
         problems.append(
             _problem(

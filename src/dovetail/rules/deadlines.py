@@ -9,7 +9,7 @@ from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord
 from dovetail.rules.verdict import Verdict, judge
 from dovetail.values.duration import add
 from dovetail.values.schedule.instants import ALWAYS, any_of, since
-from dovetail.values.timestamp import TimeError, format_time, parse_time
+from dovetail.values.timestamp import TimeError, parse_time, spoken_time
 
 # A pod object must not vanish before its process (R17).
 LEAST_GRACE_SECONDS = 1
@@ -79,7 +79,7 @@ def until_forced(verdict: Verdict, forced: ForcedDeletion, now: datetime) -> Ver
     """No protection counts once the pod is deleted for its node's deadline (R13, R17)."""
     if verdict.when is ALWAYS:
         return verdict
-    end = f"{verdict.message}; honoured until {format_time(forced.at)}, when the deadline of its node overrides it"
+    end = f"{verdict.message}; honoured until {spoken_time(forced.at)}, when the deadline of its node overrides it"
     when = any_of([verdict.when, since(forced.at)])
     return judge(verdict.rule, verdict.object, when, now, allowed=end, blocked=end)
 

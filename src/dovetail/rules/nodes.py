@@ -17,7 +17,7 @@ from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState, is_tainted_
 from dovetail.rules.verdict import Remark, Rule, Verdict, allow, judge, refuse, together
 from dovetail.values.duration import add, short_duration
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, since, with_time_left
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 CONSOLIDATION = frozenset(reason for reason, row in DISRUPTION_REASONS.items() if row.consolidates)
 # Parts of the time that a disruption takes: validation of consolidation, and the start of a replacement.
@@ -384,7 +384,7 @@ def consolidate_after(member: ClusterNode, pool: PoolRecord | None, now: datetim
     if from_at is None:
         return refuse(rule, member.object, "consolidateAfter ends beyond the calendar")
     span = short_duration(pool.consolidate_after_ns)
-    message = f"consolidateAfter {span} since pods last changed {format_time(quiet_since)}"
+    message = f"consolidateAfter {span} since pods last changed {spoken_time(quiet_since)}"
     return judge(
         rule, member.object, since(from_at), now, allowed=f"{message} has passed", blocked=f"{message} is not over"
     )
@@ -426,7 +426,7 @@ def _why_not_now(pods: PodsVerdict, when: Instants, takes: timedelta, protected:
 
 
 def _too_short(closes_at: datetime | None, takes: timedelta) -> str:
-    closing = "" if closes_at is None else f" at {format_time(closes_at)}"
+    closing = "" if closes_at is None else f" at {spoken_time(closes_at)}"
     return f"the window of its pods closes{closing}, and a disruption takes {_span(takes)}"
 
 
@@ -467,7 +467,7 @@ def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None
     elif allowance.limit == 0:
         blocked = f"{index or 'the budget'} of NodePool {member.pool} allows 0 nodes for {reason.value} now"
         if allowance.opens_at is not None and allowance.when.first(now) is None:
-            blocked += f", and other nodes use up what it allows from {format_time(allowance.opens_at)}"
+            blocked += f", and other nodes use up what it allows from {spoken_time(allowance.opens_at)}"
     else:
         using = "1 node uses" if allowance.busy == 1 else f"{allowance.busy} nodes use"
         blocked = f"{left}: {using} it up"

@@ -38,7 +38,7 @@ from dovetail.values.mending import (
 from dovetail.values.schedule.cron import Cron, CronError, parse_cron
 from dovetail.values.schedule.instants import complement, since
 from dovetail.values.schedule.window import Window
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 SEPARATOR = ";"
 MAX_EXPRESSIONS = 64
@@ -152,7 +152,7 @@ def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
     hold = own_hold(pod.annotations)
     settings = pod.settings
     if hold is not None:
-        held = f"held by Dovetail until {format_time(hold.until)}, for its schedule"
+        held = f"held by Dovetail until {spoken_time(hold.until)}, for its schedule"
         if settings.is_in_drain:
             return judge(rule, pod.object, since(hold.until), now, allowed=f"was {held}", blocked=held)
         return allow(rule, pod.object, held)
@@ -224,8 +224,8 @@ def _protected_for(
         object_,
         since(ends_at),
         now,
-        allowed=f"its protection of {span} from {beginning} ended {format_time(ends_at)}",
-        blocked=f"protected for {span} from {beginning}, until {format_time(ends_at)}",
+        allowed=f"its protection of {span} from {beginning} ended {spoken_time(ends_at)}",
+        blocked=f"protected for {span} from {beginning}, until {spoken_time(ends_at)}",
     )
 
 
@@ -426,10 +426,10 @@ def _not_in_force(rule: Rule, pod: PodRecord, schedule: PodSchedule, absent: str
 def _opening(window: Window, now: datetime, name: str, *, opens: str, never_closes: str) -> str:
     opening = window.at(now)
     if opening.open:
-        return f"inside its {name}{never_closes if opening.until is None else f', until {format_time(opening.until)}'}"
+        return f"inside its {name}{never_closes if opening.until is None else f', until {spoken_time(opening.until)}'}"
     if opening.opens_at is None:
         return f"outside its {name}, which never {opens}{'' if window.never else ' within five years'}"
-    return f"outside its {name}; next {opens} {format_time(opening.opens_at)}{_run_length(window, opening.opens_at)}"
+    return f"outside its {name}; next {opens} {spoken_time(opening.opens_at)}{_run_length(window, opening.opens_at)}"
 
 
 def _run_length(window: Window, opens_at: datetime) -> str:

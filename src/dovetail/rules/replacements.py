@@ -7,7 +7,7 @@ from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.verdict import Rule, Verdict, allow
 from dovetail.values.schedule.instants import NEVER
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 _PROGRESS = {
     ConditionType.LAUNCHED: "not launched yet",
@@ -35,7 +35,7 @@ def awaited_replacement(member: ClusterNode, nodes: Mapping[str, ClusterNode]) -
         object=Ref("NodeClaim", "", name),
         allowed=False,
         until=awaits.deadline,
-        message=f"waits for replacement {name} ({progress[name]}){more}; given up {format_time(awaits.deadline)}",
+        message=f"waits for replacement {name} ({progress[name]}){more}; given up {spoken_time(awaits.deadline)}",
         when=NEVER,
         transient=True,
     )

@@ -44,6 +44,11 @@ def format_time(at: datetime, zone: tzinfo = UTC) -> str:
     return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
 
 
+def spoken_time(at: datetime, zone: tzinfo = UTC) -> str:
+    """The same for people, who need no fractions of seconds."""
+    return format_time(at.replace(microsecond=0), zone)
+
+
 def relative(at: datetime, now: datetime) -> str:
     """How far away the moment is, in its two largest units: in 2h13m, 3d4h ago, now (less than a second)."""
     ns = (at - now) // timedelta(microseconds=1) * MICROSECOND

@@ -121,8 +121,11 @@ async def test_a_finalizer_on_a_pod(setting: Setting) -> None:
     await setting.delete_claim(claim)
     await setting.sim.run_for("40s")
     says(setting, node, "is leaving (S4 draining)", "held by finalizer example.com/archive; ignored from")
-    held = asked(setting, "explain", f"pod/{pod['metadata']['name']}").lines
-    assert any("terminating, until " in line and "held by finalizer example.com/archive" in line for line in held)
+    says(setting, node, "→ find the controller of example.com/archive, which should remove it")
+    (head, step) = asked(setting, "explain", f"pod/{pod['metadata']['name']}").body[2:4]
+    assert "terminating, should be gone since 2026-03-02T00:" in head
+    assert head.endswith("held by finalizer example.com/archive")
+    assert step.endswith(f"remove the finalizer yourself: kubectl edit pod {pod['metadata']['name']} -n default")
     (note,) = setting.notes(EventReason.FAILED_DRAINING, node)
     assert "held by finalizer example.com/archive; ignored from" in note
 

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dovetail.values.timestamp import TimeError, format_time, parse_time, relative
+from dovetail.values.timestamp import TimeError, format_time, parse_time, relative, spoken_time
 
 NOW = datetime(2026, 3, 7, 2, tzinfo=UTC)
 
@@ -101,6 +101,7 @@ def test_format_in_a_zone() -> None:
         "2026-03-07T07:45:00.000500+05:45"
     )
     assert format_time(NOW.astimezone(ZoneInfo("Asia/Tokyo"))) == "2026-03-07T02:00:00Z"
+    assert spoken_time(NOW.replace(microsecond=123_456), ZoneInfo("Europe/London")) == "2026-03-07T02:00:00Z"
 
 
 def test_an_instant_that_has_no_time_in_utc_is_written_with_its_own_offset() -> None:

@@ -35,7 +35,7 @@ from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import assess
 from dovetail.views.explain.answers import NodeStanding, answer
 from dovetail.views.explain.data import AnswerView
@@ -185,9 +185,9 @@ def _answers(snapshot: Snapshot, still: OneShotResult, reason: str | None) -> di
 def _answer(state: NodeState, view: AnswerView) -> NodeAnswer:
     is_leaving, is_stuck = state in IN_DISRUPTION, view.standing == NodeStanding.STUCK
     fate = NodeOutcome.STUCK if is_stuck else NodeOutcome.LEAVING if is_leaving else NodeOutcome.WAITS
-    since = "" if view.since is None else f" since {format_time(view.since)}"
+    since = "" if view.since is None else f" since {spoken_time(view.since)}"
     cause = str(view.cause)
-    until = "" if view.until is None or is_leaving or format_time(view.until) in cause else format_time(view.until)
+    until = "" if view.until is None or is_leaving or spoken_time(view.until) in cause else spoken_time(view.until)
     named = f"{state} {MEANING[state]}" if is_leaving else view.reason or "starting"
     return NodeAnswer(fate, f"{named}{since}{until and f' until {until}'}: {cause}")
 

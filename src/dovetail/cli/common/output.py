@@ -20,7 +20,7 @@ from dovetail.cli.common.counting import SILENT_SECONDS
 from dovetail.cli.common.wrapping import broken_line, fitted_cells, joined_rows, terminal_width
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import is_printable, json_escaped, plain
-from dovetail.values.timestamp import TimeError, format_time, parse_time, relative
+from dovetail.values.timestamp import TimeError, parse_time, relative, spoken_time
 from dovetail.views.findings.joined import joined
 from dovetail.views.leading import NO_CONTROLLER
 
@@ -139,7 +139,7 @@ class Times:
 
     def stamp(self, at: datetime) -> str:
         """`2026-03-07T02:00:00Z`."""
-        return format_time(at, self.zone)
+        return spoken_time(at, self.zone)
 
     def distance(self, at: datetime | None) -> str:
         """`in 30m`."""
@@ -162,7 +162,7 @@ class Times:
 
     def _localised(self, stamp: str) -> str:
         try:
-            return format_time(parse_time(stamp), self.zone)
+            return spoken_time(parse_time(stamp), self.zone)
         except TimeError:  # it only looks like an instant
             return stamp
 

@@ -14,7 +14,7 @@ from dovetail.rules.reasons import MARKED
 from dovetail.rules.states import IN_DISRUPTION, MEANING
 from dovetail.values.duration import SECOND, short_duration
 from dovetail.values.foreign_text import plain
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment, assess
 from dovetail.views.explain.answers import NodeStanding, answer
 from dovetail.web.sources import BoardSource
@@ -80,7 +80,7 @@ class RollProgress:
             text = cause
         else:
             until = found_answer.until
-            when = "" if until is None or format_time(until) in cause else f" until {format_time(until)}"
+            when = "" if until is None or spoken_time(until) in cause else f" until {spoken_time(until)}"
             stuck = "is stuck" if found_answer.standing is NodeStanding.STUCK else "waits"
             text = f"{stuck}{when}: {cause}"
         self._say(rolled.node or rolled.node_claim, text)

@@ -326,6 +326,8 @@ class _ExplainText:
                 state = self.times.localised(plain(pod.terminating))
             forced = "" if pod.forced_at is UNSET else f"; deleted by force {self.times.full(pod.forced_at)}"
             lines.append(f"{name} {node}: {_coloured(state, good=pod.allowed)}{forced}")
+            if pod.next_step is not UNSET and pod.next_step:
+                lines.append(f"  → {plain(pod.next_step)}")
             if pod.pending is not UNSET:
                 lines.append(f"  pending: {self._pending(pod.pending)}")
             lines += [f"  {self._verdict(verdict)}" for verdict in pod.verdicts if every or not verdict.allowed]

@@ -28,7 +28,7 @@ from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.duration import shown
 from dovetail.values.rate import Rate, TokenBucket
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class HoldWriter(KeyedController[str]):
     def _tell(self, node: objects.Node, action: MarkAction, wanted: WantedHold) -> None:
         about = about_node(node)
         if action is MarkAction.HOLD:
-            until = "" if wanted.until is None else f", until {format_time(wanted.until)}"
+            until = "" if wanted.until is None else f", until {spoken_time(wanted.until)}"
             note = f"Karpenter is kept off this node{until}: {wanted.message}"
             publish(self.recorder, about, EventReason.HELD, note, about.uid, node.metadata.resource_version)
         elif action is MarkAction.RELEASE:

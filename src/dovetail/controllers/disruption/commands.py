@@ -69,7 +69,7 @@ from dovetail.runtime.pace import Backoff
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.state.scheduling import SchedulingState
 from dovetail.state.store import Index
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 log = logging.getLogger(__name__)
 
@@ -300,7 +300,7 @@ class DisruptionCommands(KeyedController[str]):
             raise CommandFailed(f"NodeClaim {strangers[0]} is no replacement of this command", replacement=False)
         if now >= record.deadline and (waits or not found):
             late = "; ".join(waits) or "it was not carried out"
-            raise CommandFailed(f"{late} by {format_time(record.deadline)}", replacement=bool(waits))
+            raise CommandFailed(f"{late} by {spoken_time(record.deadline)}", replacement=bool(waits))
         if not found:
             over = await self._over_budget(members, record)
             await _all([self._disrupt_without_replacement(claim, record, over) for claim in members])
@@ -439,7 +439,7 @@ class DisruptionCommands(KeyedController[str]):
         self._backoffs[pool] = _PoolBackoff(failures, until)
         if (nodepool := self._cluster.pools.value(pool)) is not None:
             times, about = "1 time" if failures == 1 else f"{failures} times in a row", about_pool(nodepool)
-            note = f"Replacements failed {times}: {why}; no other is tried before {format_time(until)}"
+            note = f"Replacements failed {times}: {why}; no other is tried before {spoken_time(until)}"
             warn(self.recorder, about, EventReason.REPLACEMENT_FAILED, note, about.uid, str(failures))
 
     async def _restore(self, claim: objects.NodeClaim, record: CommandRecord, why: str) -> None:

@@ -27,7 +27,7 @@ from dovetail.planning.node.health import NodeFault, ailment, is_repaired, snake
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 BLOCKED_DEDUPE_SECONDS: Final = 900.0
 
@@ -88,7 +88,7 @@ class NodeHealth(KeyedController[str]):
             condition.last_transition_time for condition in node.status.conditions if condition.type == ill.condition
         )
         unhealthy = "NotReady" if ill.condition == "Ready" else f"unhealthy ({ill.condition})"
-        why = f"Node {key} has been {unhealthy} since {'' if since is None else format_time(since)}"
+        why = f"Node {key} has been {unhealthy} since {'' if since is None else spoken_time(since)}"
         claim = await write_reason(self.api, self._cluster, claim, Reason.UNHEALTHY, now)
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.UNHEALTHY.lower(), why=why)
         publish_disrupted(self.recorder, self._cluster, claim, Reason.UNHEALTHY, why)

@@ -15,7 +15,7 @@ from dovetail.observe.metrics import Metrics
 from dovetail.ports import CloudProvider, Interruption
 from dovetail.runtime.manager import Context
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 
 class _InterruptionNotice(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ class Interruptions(KeyedController[str]):
 
     async def _delete(self, node: objects.Node, claim: objects.NodeClaim, notice: Interruption) -> None:
         claim = await write_reason(self.api, self._cluster, claim, Reason.INTERRUPTED, self.clock.now())
-        by = f", by {format_time(notice.deadline)}" if notice.deadline is not None else ""
+        by = f", by {spoken_time(notice.deadline)}" if notice.deadline is not None else ""
         why = f"{notice.kind}: the provider takes node {node.metadata.name} away{by}"
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.INTERRUPTED.lower(), why=why)
         self._warn(node, claim, why)

@@ -37,7 +37,7 @@ from dovetail.rules.protection import do_not_disrupt
 from dovetail.rules.states import DISRUPTED, has_disrupted_taint
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.duration import SECOND, add
-from dovetail.values.timestamp import TimeError, format_time, parse_time
+from dovetail.values.timestamp import TimeError, parse_time, spoken_time
 
 log = logging.getLogger(__name__)
 
@@ -185,11 +185,11 @@ class Termination(KeyedController[str]):
             except TimeError as error:  # a mistake forces nothing (03 §10.13)
                 instead = "it drains without a deadline"
                 if deadline is not None:
-                    instead = f"by its terminationGracePeriod the deadline is {format_time(deadline)}"
+                    instead = f"by its terminationGracePeriod the deadline is {spoken_time(deadline)}"
                 note = f"annotation {names.TERMINATION_TIMESTAMP}: {error}; {instead}"
                 warn(self.recorder, about_claim(claim), EventReason.FAILED_TERMINATION, note)
         if deadline is not None:
-            note = f"All pods will be deleted by {format_time(deadline)}, the deadline of its drain"
+            note = f"All pods will be deleted by {spoken_time(deadline)}, the deadline of its drain"
             reason = EventReason.TERMINATION_GRACE_PERIOD_EXPIRING
             warn(self.recorder, about_node(node), reason, note, node.metadata.name)
         return deadline
@@ -235,11 +235,11 @@ class Termination(KeyedController[str]):
         for step in plan.steps:
             verdict = do_not_disrupt(step.pod, self.clock.now())
             if step.action is DrainAction.PROTECTED and not verdict.allowed and verdict.until is not None:
-                until = format_time(verdict.until)
+                until = spoken_time(verdict.until)
                 note = f"Holds back the drain of node {node.metadata.name}: {verdict.message}"
                 publish(self.recorder, about_pod(step.pod), EventReason.DO_NOT_DISRUPT_UNTIL, note, step.pod.uid, until)
             if step.action is DrainAction.PROTECTED and step.forced is not None:
-                at = format_time(step.forced.at)
+                at = spoken_time(step.forced.at)
                 note = f"Node {node.metadata.name} is draining: the pod is deleted at {at}, although {step.why}"
                 reason = EventReason.TERMINATION_GRACE_PERIOD_EXPIRING
                 warn(self.recorder, about_pod(step.pod), reason, note, step.pod.uid, at)

@@ -16,7 +16,7 @@ from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 
 class GracefulExpiration(ClaimConditions):
@@ -59,7 +59,7 @@ class Expiration(GracefulExpiration):
     async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
         now, hard_at = self.clock.now(), expires_at(claim_record(claim))
         if hard_at is not None and now >= hard_at:
-            await self._expire(claim, f"expired {format_time(hard_at)}")
+            await self._expire(claim, f"expired {spoken_time(hard_at)}")
             return Done()
         return await self.mark_until(claim, hard_at)
 

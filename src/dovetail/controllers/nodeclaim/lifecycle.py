@@ -52,7 +52,7 @@ from dovetail.ports import (
 from dovetail.rules.deadlines import node_deadline
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.work_queue import Done, Outcome, Retry
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import format_time, spoken_time
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +219,7 @@ class Lifecycle(ClaimController):
         if isinstance(alive, LivenessTimeout):
             note = f"NodeClaim {claim.metadata.name} is deleted: it was {alive.message}"
         else:
-            until = "" if alive is None else f" by {format_time(alive)}"
+            until = "" if alive is None else f" by {spoken_time(alive)}"
             note = f"Its Node is gone. It takes no pods, and is deleted unless the Node is back{until}"
         warn(self.recorder, about_claim(claim), EventReason.NODE_LOST, note, claim.metadata.uid, note)
 

@@ -30,7 +30,7 @@ from dovetail.runtime.events import namespace_is_going
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.state.store import Change, Deleted, Updated
 from dovetail.values.rate import Rate, TokenBucket
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Evictions(KeyedController[PodKey]):
     async def delete(self, forced: ForcedDeletion, node: objects.Node) -> None:
         """Deletes the pod with the grace that is left, whatever protects it (R17)."""
         pod, claim = forced.pod, self._cluster.claim_of(node)
-        by = format_time(forced.deadline)
+        by = spoken_time(forced.deadline)
         note = (
             f"Deleted by dovetail because its node {node.metadata.name} is terminated by {by} "
             f"({_reason(claim)}): granted {forced.grace_seconds} seconds of grace-period "

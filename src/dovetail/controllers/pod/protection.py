@@ -15,7 +15,7 @@ from dovetail.observe.metrics import Metrics
 from dovetail.rules.protection import annotation_faults, do_not_disrupt, may_be_protected
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.state.store import Change, Deleted
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class ProtectionEvents(KeyedController[PodName]):
             return verdict.until
         ended_at = self._ends_at.pop(pod.uid, None)
         if ended_at is not None and verdict.allowed and names.DO_NOT_DISRUPT in pod.annotations and ended_at <= now:
-            note = f"Its {names.DO_NOT_DISRUPT} period ended {format_time(ended_at)}; it may be disrupted"
+            note = f"Its {names.DO_NOT_DISRUPT} period ended {spoken_time(ended_at)}; it may be disrupted"
             publish(self.recorder, about_pod(pod), EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED, note)
         return None
 

@@ -54,7 +54,7 @@ from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.state.scheduling import DisruptedNodeTrigger, PendingPodTrigger, SchedulingState, Trigger
 from dovetail.state.store import Added, Change, Deleted, StoredValue, Updated
 from dovetail.values.duration import DurationError
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ class Provisioner(PassController):
         logged_at = self._unsynced_logged_at or self._unsynced_since + UNSYNCED - UNSYNCED_AGAIN
         if now - logged_at >= UNSYNCED_AGAIN:
             self._unsynced_logged_at = now
-            log.error("no nodes are planned since %s: %s", format_time(self._unsynced_since), why)
+            log.error("no nodes are planned since %s: %s", spoken_time(self._unsynced_since), why)
         return True
 
     def _has_one_coming(self, pod: PodInfo) -> bool:

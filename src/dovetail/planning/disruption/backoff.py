@@ -17,7 +17,7 @@ from dovetail.planning.disruption.board import Candidate
 from dovetail.planning.disruption.commands import Command
 from dovetail.rules.nodes import CONSOLIDATION
 from dovetail.scheduling.placement import PodInfo
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 FIRST_PAUSE: Final = timedelta(seconds=20)  # doubles each time
 LONGEST_PAUSE: Final = timedelta(days=1)
@@ -83,6 +83,6 @@ def left_alone(candidate: Candidate, undone: Mapping[WorkloadKey, datetime]) -> 
     if not pods:
         return candidate
     until, path, ref = max(pods, key=lambda entry: entry[:2])
-    vain = f" were moved in vain, as they needed a new node; again from {format_time(until)}"
+    vain = f" were moved in vain, as they needed a new node; again from {spoken_time(until)}"
     why = Sentence("pods like ", Redactable(ref, path), vain)
     return msgspec.structs.replace(candidate, unmovable=(*candidate.unmovable, why))

@@ -17,7 +17,7 @@ from dovetail.scheduling.fast import World
 from dovetail.scheduling.fast.landing import ComingNode
 from dovetail.scheduling.placement import PodInfo, Solution
 from dovetail.scheduling.resources import Resources, total
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -99,7 +99,7 @@ def blocked_for(reason: Reason, verdict: Verdict) -> Sentence:
 
 def blocked_sentence(about: Ref, message: str, until: datetime | None) -> Sentence:
     """The message of a rule about its object, with the end of the block if the message does not have it."""
-    stamp = "" if until is None else format_time(until)
+    stamp = "" if until is None else spoken_time(until)
     return Sentence(Redactable(about, f"{about}: {message}"), f", until {stamp}" if stamp not in message else "")
 
 

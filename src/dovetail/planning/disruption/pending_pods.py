@@ -16,7 +16,7 @@ from dovetail.planning.disruption.board import Candidate
 from dovetail.rules.nodes import LONGEST_BOOT
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.placement import Origin, PodInfo
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 
 class WaitingGroup(msgspec.Struct, frozen=True):
@@ -75,5 +75,5 @@ def held_back(candidate: Candidate, reason: Reason, pending: PendingPods) -> Can
 
 def _unmovable(candidate: Candidate, pods: WaitingGroup, what: str) -> Candidate:
     like = Redactable(pods.pod.ref, pods.pod.ref.path)
-    why = Sentence("pending pods like ", like, f" {what}; again from {format_time(pods.until)} at the latest")
+    why = Sentence("pending pods like ", like, f" {what}; again from {spoken_time(pods.until)} at the latest")
     return msgspec.structs.replace(candidate, unmovable=(*candidate.unmovable, why))

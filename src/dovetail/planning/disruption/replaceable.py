@@ -15,7 +15,7 @@ from dovetail.rules.reasons import MARKED
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
 from dovetail.scheduling.placement import Solution
 from dovetail.values.schedule.instants import since
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 ReplacementVerdicts = Mapping[tuple[str, Reason], Verdict]
 # To say why a pod has no place takes many times longer than to find out. For more nodes it is not said.
@@ -101,7 +101,7 @@ def _in_backoff(pool: str, until: datetime | None, now: datetime) -> Verdict:
     if until is None:
         why = f"the last replacement of NodePool {pool} did not come up, and is there still"
         return refuse(Rule.REPLACEMENT, about, why, transient=True)
-    why = f"the last replacement of NodePool {pool} failed; the next one is tried {format_time(until)}"
+    why = f"the last replacement of NodePool {pool} failed; the next one is tried {spoken_time(until)}"
     return judge(Rule.REPLACEMENT, about, since(until), now, allowed="", blocked=why)
 
 

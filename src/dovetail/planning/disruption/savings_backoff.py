@@ -16,7 +16,7 @@ from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.backoff import WorkloadKey
 from dovetail.planning.disruption.board import Candidate
 from dovetail.scheduling.placement import price_text
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 FIRST_DELAY: Final = timedelta(hours=1)  # doubles each time
 LONGEST_DELAY: Final = timedelta(days=1)
@@ -35,7 +35,7 @@ class SavingsBackoff(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         saved = f"${price_text(self.realised)} of the promised ${price_text(self.promised)} an hour"
-        return f"the last {JUDGED} consolidations that moved pods saved {saved}; again from {format_time(self.until)}"
+        return f"the last {JUDGED} consolidations that moved pods saved {saved}; again from {spoken_time(self.until)}"
 
 
 class _Outcome(NamedTuple):

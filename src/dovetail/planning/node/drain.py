@@ -16,7 +16,7 @@ from dovetail.planning.timings import Timings
 from dovetail.rules.deadlines import LEAST_GRACE_SECONDS, ForcedDeletion, forced_deletion
 from dovetail.rules.protection import protection
 from dovetail.rules.verdict import together
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 
 
 class DrainAction(StrEnum):
@@ -125,7 +125,7 @@ def _step(pod: PodRecord, forced: ForcedDeletion | None, its_turn: bool, now: da
     force_at = None if forced is None else forced.at
     if pod.deleted_at is not None:
         stuck_at = _stuck_at(pod, timings)
-        why = f"{terminating(pod)}; ignored from {format_time(stuck_at)}"
+        why = f"{terminating(pod, now)}; ignored from {spoken_time(stuck_at)}"
         return PodStep(pod=pod, action=DrainAction.GOING, why=why, until=stuck_at, forced=forced)
     if not its_turn:
         return PodStep(pod=pod, action=DrainAction.LATER, why="others go first", until=force_at, forced=forced)
@@ -141,11 +141,12 @@ def _step(pod: PodRecord, forced: ForcedDeletion | None, its_turn: bool, now: da
     )
 
 
-def terminating(pod: PodRecord) -> str:
-    """Until when the pod has to end, and what holds it. It is being deleted."""
+def terminating(pod: PodRecord, now: datetime) -> str:
+    """When the pod has to end, and what holds it. It is being deleted."""
     assert pod.deleted_at is not None
+    ends = "until" if pod.deleted_at > now else "should be gone since"
     held = f", held by finalizer {', '.join(pod.finalizers)}" if pod.finalizers else ""
-    return f"terminating, until {format_time(pod.deleted_at)}{held}"
+    return f"terminating, {ends} {spoken_time(pod.deleted_at)}{held}"
 
 
 NAMED_AT_MOST = 3
@@ -164,7 +165,7 @@ def waiting_note(steps: Sequence[PodStep], deadline: datetime | None, blocked: d
     if is_going(steps):  # the node waits for none of them for ever
         what, forced = "terminating", ""
     if deadline is not None:
-        forced = f"; all that is left is deleted by {format_time(deadline)}"
+        forced = f"; all that is left is deleted by {spoken_time(deadline)}"
     return f"{len(steps)} {'pod is' if single else 'pods are'} {what}: {', '.join(named)}{more}{forced}"
 
 

@@ -15,7 +15,7 @@ from dovetail.state.store import Key
 from dovetail.values.duration import DAY, HOUR, MINUTE, SECOND, DurationError, add, parse_duration, parse_simple
 from dovetail.values.schedule.cron import CronError, parse_cron
 from dovetail.values.schedule.window import Window
-from dovetail.values.timestamp import TimeError, format_time, parse_time
+from dovetail.values.timestamp import TimeError, parse_time, spoken_time
 
 RULE: Final = "protected-pods"
 _MAX_EXPRESSIONS: Final = 64
@@ -56,7 +56,7 @@ class ProtectionChecker:
             if forced_at is None:
                 self._scene.report(RULE, pod, "was deleted, and not evicted, though its node has no deadline")
             elif now < forced_at:
-                message = f"was deleted before {format_time(forced_at)}, its node's deadline less its grace"
+                message = f"was deleted before {spoken_time(forced_at)}, its node's deadline less its grace"
                 self._scene.report(RULE, pod, message)
             else:
                 self._grace(pod, after, deadline)
@@ -132,7 +132,7 @@ def protection(annotations: Mapping[str, str], created: datetime, at: datetime) 
         if until is None:
             return f"{names.DO_NOT_DISRUPT} is {value!r}"
         if at < until:
-            return f"{names.DO_NOT_DISRUPT} holds until {format_time(until)}"
+            return f"{names.DO_NOT_DISRUPT} holds until {spoken_time(until)}"
     allowed = _window(annotations, names.DISRUPTION_SCHEDULE, names.DISRUPTION_SCHEDULE_DURATION, blocks=False)
     if allowed is not None and not allowed.instants.contains(at):
         return f"it is outside the window of {names.DISRUPTION_SCHEDULE}"

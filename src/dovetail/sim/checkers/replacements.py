@@ -11,7 +11,7 @@ from dovetail.sim.actors.wire import Raw, condition_of, condition_status, create
 from dovetail.sim.checkers.checked_cluster import CheckedCluster
 from dovetail.sim.checkers.records import CommandTracker, RecordedCommand, record_on
 from dovetail.values.duration import DurationError, add, parse_nillable
-from dovetail.values.timestamp import format_time, parse_time
+from dovetail.values.timestamp import parse_time, spoken_time
 
 FIRST: Final = "replacements-first"
 CHEAPER: Final = "cheaper"
@@ -59,7 +59,7 @@ class ReplacementChecker:
         if condition is None or condition.get("status") != "True":
             return f"{name} is not initialized"
         if parse_time(condition["lastTransitionTime"]) > record.deadline:
-            return f"{name} was initialized only after {format_time(record.deadline)}"
+            return f"{name} was initialized only after {spoken_time(record.deadline)}"
         return ""
 
     def _has_just_gone(self, name: str) -> bool:

@@ -9,8 +9,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from dovetail.api.names import DO_NOT_DISRUPT, TERMINATION_FINALIZER, ConditionType, Reason
-from dovetail.model.refs import Redactable, Sentence
+from dovetail.api.names import DO_NOT_DISRUPT, ConditionType, Reason
+from dovetail.model.records import PodRecord
+from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, tells_most
 from dovetail.rules.budgets import BudgetConsumer
@@ -18,9 +19,9 @@ from dovetail.rules.nodes import ReasonVerdict, consolidation_reason
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Rule, Verdict
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
-from dovetail.views.explain.badges import Badge, hanging, is_overdue, startup
+from dovetail.views.explain.badges import Badge, foreign_finalizers, hanging, is_overdue, startup
 from dovetail.views.explain.data import AnswerView
 
 _MOST_USERS: Final = 3
@@ -124,7 +125,7 @@ def _uses(pool: PoolAssessment, reason: Reason, now: datetime) -> str:
     named = ", ".join(f"{user.node} ({consumer_state(user)})" for user in users[:_MOST_USERS])
     more = f" and {len(users) - _MOST_USERS} more" if len(users) > _MOST_USERS else ""
     latest = _place_free_at(pool, reason, now)
-    return f": {named}{more}" + ("" if latest is None else f"; a place is free at the latest {format_time(latest)}")
+    return f": {named}{more}" + ("" if latest is None else f"; a place is free at the latest {spoken_time(latest)}")
 
 
 def _place_free_at(pool: PoolAssessment, reason: Reason, now: datetime) -> datetime | None:
@@ -139,7 +140,7 @@ def _place_free_at(pool: PoolAssessment, reason: Reason, now: datetime) -> datet
 
 def consumer_state(user: BudgetConsumer) -> str:
     """Why the node counts for its budgets, and since when."""
-    since = "" if user.since is None else f" since {format_time(user.since)}"
+    since = "" if user.since is None else f" since {spoken_time(user.since)}"
     return f"{'NotReady' if user.unhealthy else MEANING[user.state]}{since}"
 
 
@@ -190,9 +191,9 @@ def _longest(judged: Iterable[ReasonVerdict], reason: Reason) -> Verdict | None:
 
 def _starting(member: ClusterNode, badge: Badge, now: datetime) -> AnswerView:
     overdue = is_overdue(badge, now)
-    given_up = "" if badge.until is None else f"; its controller gives it up {format_time(badge.until)}"
+    given_up = "" if badge.until is None else f"; its controller gives it up {spoken_time(badge.until)}"
     if overdue and badge.until is not None:
-        given_up = f"; its controller should have given it up {format_time(badge.until)}: is it running?"
+        given_up = f"; its controller should have given it up {spoken_time(badge.until)}: is it running?"
     claim = "" if member.claim is None else member.claim.name
     return AnswerView(
         NodeStanding.STUCK if overdue else NodeStanding.STARTING,
@@ -233,9 +234,13 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
     gone = [part.deleted_at for part in (member.claim, member.node) if part is not None and part.deleted_at is not None]
     since = min(gone, default=None)
     if (badge := hanging(member, assessment.at)) is not None:
-        look = f"kubectl get {member.object.kind.lower()} {member.object.name} -o yaml"
-        if f"finalizer {TERMINATION_FINALIZER}" in badge.why:
-            look = f"look for {member.object.name} in the log of its controller; {look}"
+        foreign = foreign_finalizers(member)
+        look = (
+            release_step(*foreign[0])
+            if foreign
+            else f"look for {member.object.name} in the log of the controller that runs the nodes: "
+            f"kubectl get {member.object.kind.lower()} {member.object.name} -o yaml"
+        )
         return AnswerView(NodeStanding.STUCK, None, Sentence(badge.why), since, None, Sentence(look), Rule.DELETING)
     if node.state is not NodeState.DRAINING:
         cause = Sentence(f"{MEANING[node.state]}: its pods are gone")
@@ -253,7 +258,7 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
     more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
     forced = "; no terminationGracePeriod limits the drain" if stuck else ""
     if node.deadline is not None:
-        forced = f"; what is left is deleted by {format_time(node.deadline)}"
+        forced = f"; what is left is deleted by {spoken_time(node.deadline)}"
     return AnswerView(
         NodeStanding.STUCK if stuck else NodeStanding.WAITING,
         None,
@@ -266,7 +271,7 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
         ),
         since,
         node.deadline if verdict is None or verdict.until is None else verdict.until,
-        Sentence("" if verdict is None else next_step(verdict, node)),
+        Sentence(_drain_step(step, verdict, node, assessment.at)),
         "" if verdict is None else verdict.rule,
     )
 
@@ -282,7 +287,31 @@ def _waited_for(assessment: Assessment, step: PodStep) -> tuple[PodStep, str, Ve
     return step, verdict.message, verdict
 
 
+def _drain_step(step: PodStep, verdict: Verdict | None, node: NodeAssessment, at: datetime) -> str | Redactable:
+    if verdict is not None:
+        return next_step(verdict, node)
+    ends_at = step.pod.deleted_at
+    return "" if ends_at is None or ends_at > at else Redactable(step.pod.object, overdue_step(step.pod))
+
+
 # -- the next step -----------------------------------------------------------------------------------------------------
+
+
+def overdue_step(pod: PodRecord) -> str:
+    """What to do about a pod that should be gone."""
+    if pod.finalizers:
+        return release_step(pod.object, pod.finalizers[0])
+    return f"its kubelet does not confirm that it ended: kubectl describe node {pod.node_name}" if pod.node_name else ""
+
+
+def release_step(about: Ref, finalizer: str) -> str:
+    """Who owns a finalizer, and how to remove it if nobody does."""
+    target = f"{about.kind.lower()} {about.name}" + (f" -n {about.namespace}" if about.namespace else "")
+    return (
+        f"find the controller of {finalizer}, which should remove it: "
+        f"kubectl get {target} -o yaml --show-managed-fields; "
+        f"if it no longer exists, remove the finalizer yourself: kubectl edit {target}"
+    )
 
 
 def next_step(verdict: Verdict, node: NodeAssessment) -> str | Redactable:

@@ -11,6 +11,7 @@ from typing import Final
 
 from dovetail.api.names import TERMINATION_FINALIZER, ConditionType
 from dovetail.model.records import ClaimRecord
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.node.drain import is_waited_for
 from dovetail.planning.timings import Timings
@@ -111,15 +112,23 @@ def hanging(member: ClusterNode, at: datetime) -> Badge | None:
     return Badge(BadgeKind.HANGING, min(deleted), _held_by(member))
 
 
-def _held_by(member: ClusterNode) -> str:
+def foreign_finalizers(member: ClusterNode) -> list[tuple[Ref, str]]:
+    """The finalizers of others on the Node and the NodeClaim."""
+    return [(about, finalizer) for about, finalizer in _finalizers(member) if finalizer != TERMINATION_FINALIZER]
+
+
+def _finalizers(member: ClusterNode) -> list[tuple[Ref, str]]:
     parts = (member.node, member.claim)
-    holders = [(part.object.kind, finalizer) for part in parts if part is not None for finalizer in part.finalizers]
-    foreign = [(kind, finalizer) for kind, finalizer in holders if finalizer != TERMINATION_FINALIZER]
+    return [(part.object, finalizer) for part in parts if part is not None for finalizer in part.finalizers]
+
+
+def _held_by(member: ClusterNode) -> str:
     left = "its Node is gone" if member.node is None else "it has no pods left to drain"
     waits = _unfinished(member.claim)
-    if foreign:
-        return f"{left}; {', '.join(f'finalizer {finalizer} keeps the {kind}' for kind, finalizer in foreign)}{waits}"
-    kinds = " and ".join(dict.fromkeys(kind for kind, _ in holders)) or member.object.kind
+    if foreign := foreign_finalizers(member):
+        kept = ", ".join(f"finalizer {finalizer} keeps the {about.kind}" for about, finalizer in foreign)
+        return f"{left}; {kept}{waits}"
+    kinds = " and ".join(dict.fromkeys(about.kind for about, _ in _finalizers(member))) or member.object.kind
     return f"{left}; finalizer {TERMINATION_FINALIZER}, which its own controller removes, keeps the {kinds}{waits}"
 
 

@@ -13,7 +13,7 @@ from dovetail.model.records import ClaimRecord, Owner, PodRecord
 from dovetail.model.refs import Ref
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.placement import NodeInfo
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.explain.data import View
 
 _REGISTRATION: Final = timedelta(seconds=Timings().registration_timeout_seconds)
@@ -182,6 +182,6 @@ def _on_existing(node: NodeInfo, claim: ClaimRecord | None) -> PendingView:
     given_up = None
     if claim.created_at is not None and not claim.is_true(ConditionType.REGISTERED):
         given_up = claim.created_at + _REGISTRATION
-    until = "" if given_up is None else f"; it is given up {format_time(given_up)} if it has not registered"
+    until = "" if given_up is None else f"; it is given up {spoken_time(given_up)} if it has not registered"
     cause = f"waits for NodeClaim {claim.name} of NodePool {node.pool}, which is not ready yet{until}"
     return PendingView(PendingReason.STARTING_NODE, cause, claim.object, given_up)

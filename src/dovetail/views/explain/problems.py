@@ -13,7 +13,7 @@ from dovetail.rules.budgets import GROWN, budget_problems
 from dovetail.rules.protection import may_be_protected, pod_problems, read_on_node
 from dovetail.rules.states import NodeState
 from dovetail.values.duration import shown
-from dovetail.values.timestamp import TimeError, format_time, parse_time
+from dovetail.values.timestamp import TimeError, parse_time, spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment
 from dovetail.views.explain.badges import hanging
 from dovetail.views.findings.beside import mark_findings
@@ -161,7 +161,7 @@ def _deletion_problems(assessed: NodeAssessment, claim: ClaimRecord, at: datetim
             rule="DeletionHangs",
             object=claim.object if claim.deleted_at is not None else assessed.member.object,
             field="metadata.finalizers",
-            message=f"it has been going since {format_time(badge.since)}, and is still there: {badge.why}",
+            message=f"it has been going since {spoken_time(badge.since)}, and is still there: {badge.why}",
             remedy="look for it in the log of the finalizer's controller; meanwhile it uses a slot of every budget",
         )
     elif assessed.state is NodeState.DRAINING and assessed.deadline is None and blockers:

@@ -22,7 +22,7 @@ from dovetail.values.duration import add
 from dovetail.values.schedule.instants import ALWAYS, Instants
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment, is_undated
 from dovetail.views.drained import drained_pods
-from dovetail.views.explain.answers import answer
+from dovetail.views.explain.answers import answer, overdue_step
 from dovetail.views.explain.badges import Badge, badges
 from dovetail.views.explain.data import AnswerView, View
 from dovetail.views.explain.pending import PendingView
@@ -71,6 +71,8 @@ class PodView(View, frozen=True):
     """Why it is on no node; only for pods that the user has named, or of the namespace that the user asks about."""
     terminating: str | UnsetType = UNSET
     """Until when it has to end, and the finalizers that hold it, if it is being deleted."""
+    next_step: str | UnsetType = UNSET
+    """If it should be gone: how to find out why it is not."""
 
 
 class ReasonView(View, frozen=True):
@@ -225,7 +227,8 @@ def _pod_view(pod: PodRecord, assessment: Assessment, end: datetime | None) -> P
         UNSET if end is None else tuple(ChangeView(turn, when.contains(turn)) for turn in turns(when, at, end)),
         _forced_at(pod, assessment, when) if limiting else UNSET,
         UNSET if allowed else _blocks(pod, assessment) or UNSET,
-        terminating=UNSET if pod.deleted_at is None else terminating(pod),
+        terminating=UNSET if pod.deleted_at is None else terminating(pod, at),
+        next_step=UNSET if pod.deleted_at is None or pod.deleted_at > at else overdue_step(pod),
     )
 
 

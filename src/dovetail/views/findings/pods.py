@@ -29,7 +29,7 @@ from dovetail.rules.protection import (
 from dovetail.values.duration import HOUR, MICROSECOND, short_duration, shown
 from dovetail.values.schedule.instants import all_of, complement, with_time_left
 from dovetail.values.schedule.window import Window
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.subject import Subject
 
@@ -239,7 +239,7 @@ def run_together(window: Window, at: datetime) -> tuple[str, str]:
     example = ""
     if opens is not None and closes is not None:
         length = short_duration((closes - opens) // timedelta(microseconds=1) * MICROSECOND)
-        example = f", as one window of {length} from {format_time(opens)} to {format_time(closes)}"
+        example = f", as one window of {length} from {spoken_time(opens)} to {spoken_time(closes)}"
     message = f"each window is still open when the next one begins, so they run together{example}"
     return message, _start_only(window) or "shorten it to the time between two starts, or start a window less often"
 

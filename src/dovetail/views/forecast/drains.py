@@ -17,7 +17,7 @@ from dovetail.planning.timings import Timings
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import protection
 from dovetail.rules.verdict import together
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.forecast.data import Certainty, ForecastEvent, ForecastEventType
 
 _TIMINGS = Timings()
@@ -155,6 +155,6 @@ def _deadline(node: Ref, walk: _Walk, deadline: datetime, gone_at: datetime | No
         own = walk.settings.ends_at_deadline
         forced = "forced removal, if the drain has not ended by then" if own else _KARPENTERS_END
         return ForecastEvent(deadline, ForecastEventType.FORCED, node, forced, certainty)
-    over = "" if gone_at is None else f"; the drain should be over {format_time(gone_at)}"
+    over = "" if gone_at is None else f"; the drain should be over {spoken_time(gone_at)}"
     whose = "Karpenter's" if walk.settings.karpenter_drains else "the"
     return ForecastEvent(deadline, ForecastEventType.DEADLINE, node, f"deadline of {whose} drain{over}", certainty)

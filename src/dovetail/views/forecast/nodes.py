@@ -14,7 +14,7 @@ from dovetail.rules.states import IN_DISRUPTION, NodeState
 from dovetail.rules.verdict import Rule, Verdict
 from dovetail.values.duration import add
 from dovetail.values.schedule.instants import NEVER, Instants, all_of
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment, is_undated, limited_by_deadline
 from dovetail.views.drained import drained_pods
 from dovetail.views.explain.answers import answer
@@ -157,7 +157,7 @@ class _NodeForecaster:
         # An overdue expiration did not happen, for an unknown reason.
         sure = expires_at > self.at and self.moves.stays_until(node, at)
         if goes is None or at < goes:
-            overdue = "" if expires_at > self.at else f", overdue since {format_time(expires_at)}"
+            overdue = "" if expires_at > self.at else f", overdue since {spoken_time(expires_at)}"
             self._add(
                 at,
                 ForecastEventType.EXPIRES,

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from dovetail.api.names import Reason
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.reasons import is_budgeted
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import PoolAssessment
 from dovetail.views.forecast.data import (
     BudgetForecast,
@@ -95,6 +95,6 @@ def _crowds(
         names = tuple(dict.fromkeys(name for _, name in points[first:stop]))
         whose = f" of {pool}" if pool else ""
         within = "" if start == end else " within 10 minutes"
-        message = f"{len(names)} nodes{whose} {_HERDS[type_]}{within} at {format_time(start)}"
+        message = f"{len(names)} nodes{whose} {_HERDS[type_]}{within} at {spoken_time(start)}"
         yield Burst(start, end, type_, pool, len(names), names, message)
         first = stop

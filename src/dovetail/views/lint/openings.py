@@ -12,7 +12,7 @@ from dovetail.rules.protection import ScheduleKind, read_schedule
 from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.values.schedule.instants import Instants
 from dovetail.values.schedule.window import Window
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.findings.subject import subject_of
 from dovetail.views.lint.workloads import pod_source
 from dovetail.views.turns import MAX_TURNS, turns
@@ -30,7 +30,7 @@ def openings(document: Document, at: datetime, end: datetime) -> list[Finding]:
         return []
     subject = subject_of(0, document)
     return [
-        subject.info(RULE, field, f"up to {format_time(end)} {what} {_said(window, at, end)}", "")
+        subject.info(RULE, field, f"up to {spoken_time(end)} {what} {_said(window, at, end)}", "")
         for field, what, window in windows
     ]
 
@@ -54,11 +54,11 @@ def _said(window: Window, at: datetime, end: datetime) -> str:
     is_open = window.instants.contains(at)
     if is_open and not changes:
         return "is open throughout"
-    first = f"is open until {format_time(changes[0])}" if is_open else ""
+    first = f"is open until {spoken_time(changes[0])}" if is_open else ""
     opened = changes[1::2] if is_open else changes[0::2]
     if not opened:
         return f"{first} and does not open again" if first else "does not open"
-    named = ", ".join(f"{format_time(opens)}{_length(window.instants, opens)}" for opens in opened[:_MOST_NAMED])
+    named = ", ".join(f"{spoken_time(opens)}{_length(window.instants, opens)}" for opens in opened[:_MOST_NAMED])
     left = len(opened) - _MOST_NAMED
     more = "" if left <= 0 else f" and {'at least ' if len(changes) == MAX_TURNS else ''}{left} times more"
     return f"{first}{', then ' if first else ''}opens {named}{more}"

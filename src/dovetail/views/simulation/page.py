@@ -10,7 +10,7 @@ from html import escape
 from typing import Final
 
 from dovetail.model.finding import Finding, Severity
-from dovetail.values.timestamp import format_time
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.simulation.report import (
     HOUR,
     Comparison,
@@ -106,7 +106,7 @@ def _page(title: str, subtitle: str, body: str) -> str:
 
 
 def _span(report: SimulationReport, zone: tzinfo) -> str:
-    return f"{format_time(report.start, zone)} to {format_time(report.end, zone)}"
+    return f"{spoken_time(report.start, zone)} to {spoken_time(report.end, zone)}"
 
 
 def _body(report: SimulationReport, zone: tzinfo) -> Iterable[str]:
@@ -242,7 +242,7 @@ def _life(life: MachineLife, axis: _Axis, y: int, zone: tzinfo) -> str:
     spans.append((going, end, f"var(--{reason})"))
     title = f"{life.node_claim}: {life.instance_type} {life.capacity_type} {life.zone}"
     if life.gone_at is not None:
-        title += f"; gone {format_time(life.gone_at, zone)}, {life.reason}"
+        title += f"; gone {spoken_time(life.gone_at, zone)}, {life.reason}"
     bars = "".join(
         f'<rect x="{axis.x(one)}" y="{y + 2}" width="{max(2.0, axis.x(other) - axis.x(one)):.1f}" height="9" '
         f'fill="{fill}"/>'
@@ -330,7 +330,7 @@ def _timeline(report: SimulationReport, zone: tzinfo) -> str:
 
 
 def _at(at: datetime | None, zone: tzinfo) -> str:
-    return "" if at is None else escape(format_time(at.replace(microsecond=0), zone))
+    return "" if at is None else escape(spoken_time(at, zone))
 
 
 def _as_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
