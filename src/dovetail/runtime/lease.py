@@ -181,6 +181,7 @@ class Election:
         self._seen: ObservedLease | None = None
         self.problem = ""  # why there can be no leader until an administrator acts
         self._complaint = _Complaint(clock)
+        self._told_holder = ""
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, run `lead` while renewing it, and release it when `lead` returns.
@@ -218,6 +219,7 @@ class Election:
                 if self.fence.is_open:
                     self._log(logging.INFO, "acquired lease", epoch=self.fence.epoch)
                     return
+            self._tell_holder()
             await self._clock.sleep(NAMESPACE_SECONDS if self.problem else self._seconds_to_next_look())
 
     async def keep(self) -> None:
@@ -328,6 +330,15 @@ class Election:
 
     def _log(self, level: int, message: str, **values: object) -> None:
         log.log(level, message, extra={"Lease": f"{self._namespace}/{self._name}", **values})
+
+    def _tell_holder(self) -> None:
+        """Log for whom this process waits: once, and when another one holds the Lease."""
+        spec = None if self._seen is None else self._seen.lease.spec
+        holder = "" if spec is None else spec.holder_identity or ""
+        if spec is not None and holder not in ("", self.identity, self._told_holder):
+            self._told_holder = holder
+            since = {} if spec.acquire_time is None else {"since": micro_time(spec.acquire_time)}
+            self._log(logging.INFO, "waiting for the lease, which another process holds", holder=holder, **since)
 
     def _held(self, lease: Lease, began_at: float) -> None:
         self._seen = ObservedLease(lease, self._clock.monotonic())

@@ -608,6 +608,26 @@ async def test_a_namespace_that_is_not_there_is_said_ever_more_rarely_with_what_
 
 
 @stage(simulate, start=START, gives=("clock",))
+async def test_a_standby_says_whom_it_waits_for_once_and_when_that_changes(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server = ApiServer(clock)
+    first, standby = (Election(server, clock, namespace="default", name=NAME, identity=name) for name in ("a", "c"))
+    await first.acquire()
+    task = asyncio.create_task(standby.acquire())
+    await clock.sleep(10)
+    taken = {"spec": {"holderIdentity": "b", "acquireTime": micro_time(clock.now())}}
+    await server.write(Patch(LEASES, NAME, taken, namespace="default"))
+    await clock.sleep(20)
+    assert task.done()
+    told = [vars(record) for record in caplog.records if record.message.startswith("waiting for the lease")]
+    assert [(line["holder"], line["Lease"]) for line in told] == [("a", f"default/{NAME}"), ("b", f"default/{NAME}")]
+    assert [line["since"] for line in told] == ["2026-03-01T00:00:00.000000Z", "2026-03-01T00:00:10.000000Z"]
+    caplog.set_level(logging.WARNING)
+
+
+@stage(simulate, start=START, gives=("clock",))
 async def test_the_same_trouble_is_said_rarely_and_another_at_once(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
