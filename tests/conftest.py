@@ -45,6 +45,13 @@ class _Workers(LoadScopeScheduling):  # type: ignore[misc]
         name = nodeid.removeprefix("tests/")
         return next((prefix for prefix in _TOGETHER if name.startswith(prefix)), nodeid)
 
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        super().mark_test_complete(node, item_index, duration)
+        # What is finished would be counted again after each of the 10,000 tests.
+        units = self.assigned_work[node]
+        for finished in [name for name, unit in units.items() if all(unit.values())]:
+            del units[finished]
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
