@@ -7,7 +7,7 @@ see everything, `sentence.redacted(may_see)` for others.
 The classes are not msgspec Structs: in JSON and YAML they are text, by `enc_hook=str`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -104,6 +104,15 @@ class Sentence:
 
     def __bool__(self) -> bool:
         return any(map(str, self.parts))
+
+    @property
+    def refs(self) -> Iterator[Ref]:
+        """The objects that it names as parts."""
+        for part in self.parts:
+            if isinstance(part, Sentence):
+                yield from part.refs
+            elif not isinstance(part, str):
+                yield part if isinstance(part, Ref) else part.ref
 
     def redacted(self, may_see: MaySee) -> "Sentence":
         """The same without names of objects in namespaces that the reader may not list."""

@@ -151,10 +151,13 @@ async def limits_that_leave_room_for_no_replacement(setting: Setting) -> None:
     )
     await shows(setting, first, blockers={"replacement"}, state="S2", stuck=True)
     node, history = setting.node(first), setting.history
-    # The first event may be of the moment in which the changed NodePool is not yet usable again; the next one of the
-    # node comes two minutes later.
-    note = (await setting.event(EventReason.DISRUPTION_BLOCKED, node)).note
-    assert "limits.cpu" in note or "no other place" in note
+    # The first event may be of the moment in which the changed NodePool is not yet usable again.
+    await history.until(
+        lambda: any(
+            "limits.cpu: 6 of 4" in event.note for event in history.events(EventReason.DISRUPTION_BLOCKED, node)
+        ),
+        "an event that names the limit",
+    )
     assert not any("cheaper" in event.note for event in history.events(EventReason.DISRUPTION_BLOCKED, node))
 
 

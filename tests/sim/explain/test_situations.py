@@ -168,6 +168,21 @@ async def test_limits_that_leave_room_for_no_replacement(setting: Setting) -> No
     assert (await row_of(setting, node)).stuck is not None
 
 
+async def test_the_event_follows_the_cause_at_once(setting: Setting) -> None:
+    """A cause that takes the place of another one was told only when two minutes were over."""
+    (claim,) = await stand(setting, pool(budgets=[{"nodes": "0"}]), **KEPT)
+    (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
+    await drift(setting, claim)
+    await setting.sim.run_for("20s")
+    free = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": None}}}
+    await setting.sim.api.write(Patch(PODS.read_as(dict[str, Any]), pod, free, namespace="default"))
+    await setting.sim.run_for("20s")
+    notes = setting.notes(EventReason.DISRUPTION_BLOCKED, node_of(setting, claim))
+    first, second = (note for note in notes if note.startswith("Drifted: "))
+    assert pod in first
+    assert "allows 0 nodes" in second
+
+
 async def test_a_replacement_that_is_not_ready(setting: Setting) -> None:
     (claim,) = await stand(setting, pool())
     node = node_of(setting, claim)

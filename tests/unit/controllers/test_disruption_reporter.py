@@ -1,6 +1,9 @@
 """Events about blocked nodes: each pass tells of some of them, and the next ones of the others."""
 
-from dovetail.controllers.disruption.reporter import Rotation
+from dovetail.controllers.disruption.reporter import Rotation, cause_of
+from dovetail.model.refs import Ref, Sentence
+from dovetail.planning.disruption.board import blocked_sentence
+from tests.harness import builders
 
 
 def nodes(*names: str) -> list[tuple[str, str]]:
@@ -24,3 +27,28 @@ def test_nodes_that_come_and_go_do_not_stop_it() -> None:
     assert rotation.next(nodes("b", "c")) == nodes("b")
     assert rotation.next(()) == []
     assert rotation.next(nodes("a")) == nodes("a")
+
+
+# -- one event for each cause ------------------------------------------------------------------------------------------
+
+
+def protected(pod: str, message: str, until: str | None = None) -> Sentence:
+    end = None if until is None else builders.at(until)
+    return Sentence("Drifted: ", blocked_sentence(Ref("Pod", "shop", pod), message, end))
+
+
+def test_a_cause_stays_while_its_figures_instants_and_pods_change() -> None:
+    first = protected("web-1a", "shop/web-1a fits on no other node: limits.cpu: 6 of 4 in use", "2026-03-01T10:00:00Z")
+    later = protected("web-2b", "shop/web-2b fits on no other node: limits.cpu: 9 of 4 in use", "2026-03-02T11:30:00Z")
+    assert cause_of(first) == cause_of(later)
+
+
+def test_another_rule_another_limit_and_no_end_are_other_causes() -> None:
+    sentences = [
+        protected("web", "do-not-disrupt is true"),
+        protected("web", "do-not-disrupt is 4h", "2026-03-01T10:00:00Z"),
+        protected("web", "limits.cpu: 6 of 4 in use"),
+        protected("web", "limits.memory: 6Gi of 4Gi in use"),
+        Sentence("Drifted: ", blocked_sentence(Ref("NodePool", "", "web"), "makes no new nodes", None)),
+    ]
+    assert len({cause_of(sentence) for sentence in sentences}) == len(sentences)

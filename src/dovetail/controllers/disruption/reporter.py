@@ -1,6 +1,7 @@
 """Publishes events, metrics and log lines about disruption decisions (04)."""
 
 import logging
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
@@ -26,6 +27,7 @@ V = TypeVar("V")
 
 UNCONSOLIDATABLE_SECONDS: Final = 900.0
 BUDGET_SECONDS: Final = 60.0
+_FIGURES: Final = re.compile(r"[0-9][0-9.:TZ-]*")
 _NODES_PER_PASS: Final = 100  # with events; the others follow in the next passes
 
 
@@ -69,7 +71,7 @@ class DisruptionReporter:
         blocked = [(node, why) for node, why in outcome.staying.items() if node not in refused]
         self._log_blocked(assessment, dict(blocked))
         for node, why in self._blocked_nodes.next(blocked):
-            self._on_node(context, node, EventReason.DISRUPTION_BLOCKED, str(why))
+            self._on_node(context, node, EventReason.DISRUPTION_BLOCKED, str(why), cause_of(why))
         for node, why in self._refused_nodes.next(refused.items()):
             self._on_node(
                 context, node, EventReason.UNCONSOLIDATABLE, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS
@@ -129,6 +131,14 @@ class DisruptionReporter:
         claim = self._cluster.claim_of(node_object)
         for about in (about_node(node_object), *(() if claim is None else (about_claim(claim),))):
             publish(context.recorder, about, reason, note, about.uid, *dedupe, dedupe_seconds=dedupe_seconds)
+
+
+def cause_of(why: Sentence) -> str:
+    """What the sentence says without figures, instants and names of objects, which change while the cause stays."""
+    text = str(why)
+    for ref in why.refs:
+        text = text.replace(ref.path, "")
+    return _FIGURES.sub("", text)
 
 
 def one_line(command: Command) -> str:
