@@ -18,6 +18,7 @@ from dovetail.views.explain.verdicts import explain
 from tests.browser.clusters import NOW, PROTECTIONS, cluster
 from tests.harness import builders
 from tests.harness.snapshots import take_snapshot
+from tests.harness.soak import examples
 
 DAY = timedelta(days=1)
 
@@ -146,7 +147,7 @@ class Records:
         self.nodes[name] = msgspec.structs.replace(self.nodes[name], machine=machine)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12, quick=4)))
 def test_boards_and_explanations_of_what_changed_are_those_made_from_nothing(seed: int) -> None:
     records = Records(12, seed)
     chance, at, boards, before = records.chance, NOW, BoardMaker(), None

@@ -27,13 +27,13 @@ from dovetail.scheduling.fast import World
 from dovetail.scheduling.fast.bounds import witness
 from dovetail.scheduling.placement import MachineType, NewClaim, Origin
 from dovetail.scheduling.resources import Resources, total
-from tests.harness.soak import SOAK
+from tests.harness.soak import SOAK, examples
 from tests.scheduling.comparison import shown
 from tests.scheduling.inspection import fingerprint
 from tests.unit.planning.disruption.boards import allowance
 from tests.unit.planning.disruption.random_boards import Cluster, random_cluster
 
-_SEEDS = 2000 if SOAK else 200
+_SEEDS = 2000 if SOAK else examples(200, quick=80)
 _AT_ONCE = 40
 _CHUNKS = range(0, _SEEDS, _AT_ONCE)
 _RENEWING = frozenset({Method.DRIFT, Method.EXPIRATION})
@@ -213,7 +213,7 @@ def test_no_budget_is_exceeded_and_no_node_is_taken_twice(first: int) -> None:
 
 
 def test_asking_leaves_no_trace() -> None:
-    for seed in range(100):
+    for seed in range(examples(100, quick=40)):
         cluster = random_cluster(seed)
         decisions(cluster)  # groups are made when they are first asked for
         before = fingerprint(cluster.board.world)
@@ -286,7 +286,7 @@ def test_sets_gain_no_less_than_the_longest_prefix_and_keep_within_budgets(first
 
 def test_sets_are_found_that_are_no_prefix() -> None:
     more = 0
-    for cluster in map(random_cluster, range(200)):
+    for cluster in map(random_cluster, range(examples(200, quick=80))):
         least, move = prefix_gain(cluster.board, cluster.rules), multi(cluster.board, cluster.rules, always)
         more += move is not None and (least is None or gain(move, cluster.board.pools) > least)
     assert more > 3
@@ -300,7 +300,7 @@ _DIGEST = "from tests.property.test_disruption import digest; print(digest())"
 def digest() -> str:
     """Of what is decided on some boards."""
     said = []
-    for seed in range(60):
+    for seed in range(examples(60, quick=30)):
         cluster = random_cluster(seed)
         decision = decide_pass(cluster.board, cluster.rules)
         said.append(shown(decision))

@@ -11,6 +11,7 @@ from dovetail.model.records import PodRecord
 from dovetail.planning.beside.holding import hold_decision
 from dovetail.rules.protection import protection
 from tests.harness import builders
+from tests.harness.soak import examples
 
 BEGIN: Final = datetime(2026, 3, 27, 12, tzinfo=UTC)  # Europe/Berlin loses an hour two days later
 STEP: Final = timedelta(seconds=30)
@@ -48,10 +49,14 @@ def is_free(pod: PodRecord, at: datetime) -> bool:
     return all(verdict.allowed for verdict in protection(pod, at))
 
 
-def held_steps(pod: PodRecord, lead: timedelta) -> list[bool]:
+def free_steps(pod: PodRecord) -> list[bool]:
+    """For each half minute, margins included, whether the pod lets its node go."""
+    return [is_free(pod, BEGIN + (step - MARGIN) * STEP) for step in range(STEPS + 2 * MARGIN)]
+
+
+def held_steps(free: list[bool], lead: timedelta) -> list[bool]:
     """For each half minute whether the pod's node is held for it, from windows that are counted out."""
-    count = STEPS + 2 * MARGIN
-    free = [is_free(pod, BEGIN + (step - MARGIN) * STEP) for step in range(count)]
+    count = len(free)
     held = [not each for each in free]
     start = None
     for step in range(count + 1):
@@ -66,11 +71,13 @@ def held_steps(pod: PodRecord, lead: timedelta) -> list[bool]:
     return held[MARGIN : MARGIN + STEPS]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40, quick=12))
 @given(st.data(), AMONG(LEADS))
 def test_a_node_is_held_exactly_as_its_pods_are_counted_out(data: st.DataObject, lead: timedelta) -> None:
     on_node = [data.draw(pods(f"web-{number}")) for number in range(data.draw(st.integers(0, 3)))]
-    expected = [any(each) for each in zip(*(held_steps(pod, lead) for pod in on_node), strict=True)] or [False] * STEPS
+    expected = [any(each) for each in zip(*(held_steps(free_steps(pod), lead) for pod in on_node), strict=True)] or [
+        False
+    ] * STEPS
     changes = [step for step in range(1, STEPS) if expected[step] != expected[step - 1]]
     near = {step + off for step in changes for off in (-1, 0, 1) if 0 <= step + off < STEPS}
     for step in sorted({0, *list(near)[:60], *range(0, STEPS, 401)}):
@@ -89,17 +96,17 @@ def test_a_node_is_held_exactly_as_its_pods_are_counted_out(data: st.DataObject,
             assert decision.until == changes_at
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40, quick=12))
 @given(pods("web"), AMONG(LEADS))
 def test_with_one_pod_the_end_of_a_hold_is_exact_and_every_window_opens(pod: PodRecord, lead: timedelta) -> None:
-    expected = held_steps(pod, lead)
+    free = free_steps(pod)
+    expected = held_steps(free, lead)
     changes = [step for step in range(1, STEPS) if expected[step] != expected[step - 1]]
     for step in changes[:40]:
         decision = hold_decision([pod], BEGIN + step * STEP, lead)
         later = next((each for each in changes if each > step), None)
         if later is not None:
             assert decision.until == BEGIN + later * STEP
-    free = [is_free(pod, BEGIN + step * STEP) for step in range(STEPS)]
     for step in range(1, STEPS):
-        if free[step] and not free[step - 1]:
+        if free[MARGIN + step] and not free[MARGIN + step - 1]:
             assert not expected[step], "a window that nobody can use"

@@ -44,6 +44,7 @@ from tests.harness.placing import (
     play,
     with_claim,
 )
+from tests.harness.soak import examples
 from tests.harness.stage import stage
 
 pytestmark = stage(play)
@@ -203,7 +204,7 @@ async def from_scratch(world: Scene, marked: set[str]) -> tuple[SchedulingInputs
         await asyncio.gather(*running, return_exceptions=True)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12, quick=4)))
 async def test_the_state_is_what_it_would_be_had_it_begun_now(world: Scene, seed: int) -> None:
     changes = Changes(world, seed)
     seen = 0

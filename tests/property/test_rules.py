@@ -32,11 +32,12 @@ from dovetail.rules.verdict import Verdict, together
 from dovetail.values.schedule import instants as instants_module
 from dovetail.values.schedule.instants import HORIZON, Instants
 from tests.harness.builders import budget, claim, member, node, pod, pool
+from tests.harness.soak import examples
 
 TICK = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)
 # Some laws take many answers for one example.
-FEWER = settings(max_examples=max(50, settings().max_examples // 4))
+FEWER = settings(max_examples=examples(max(50, settings().max_examples // 4), quick=20))
 
 # -- what is made up --------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,10 @@
 """Is what the documentation and the examples show still so?
 
-Outputs that changed are written anew by running this file: `.venv/bin/python tests/unit/cli/test_examples.py`.
+Outputs that changed are written anew by running this file: `.venv/bin/python -m tests.unit.cli.test_examples`.
 """
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from dovetail.api.documents import Document, read_documents
+from dovetail.cli.common import output
 from dovetail.model.finding import Finding, Severity
+from tests.unit.cli.running import Program
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -68,18 +67,14 @@ def _output(console: str) -> str:
     command = console.partition("\n")[0]
     program, *arguments = shlex.split(command.removeprefix("$ "))
     assert program == "dovetail", f"a console block begins with `$ dovetail`, not {command}"
-    done = subprocess.run(
-        [sys.executable, "-c", "from dovetail.cli.main import main; main()", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "80", "PYTHONUTF8": "1"},
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    lines = done.stderr.decode().splitlines(keepends=True)
-    said = "".join(line for line in lines if not line.endswith(" …\n"))  # on a slow machine, that it takes long
-    assert not said or done.returncode == 2, said
-    return f"{command}\n{done.stdout.decode()}{said}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.setenv("NO_COLOR", "1")
+        patch.setenv("COLUMNS", "80")
+        patch.setattr(output, "SILENT_SECONDS", 3600.0)  # on a slow machine, that it takes long
+        outcome = Program(patch, ROOT)(*arguments)
+    assert not outcome.err or outcome.code == 2, outcome.err
+    return f"{command}\n{outcome.out}{outcome.err}"
 
 
 @pytest.mark.parametrize("block", CONSOLES, ids=[block.name for block in CONSOLES])

@@ -14,13 +14,14 @@ from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan, is_
 from dovetail.planning.timings import Timings
 from dovetail.rules.protection import protection
 from tests.harness.builders import at, pod
+from tests.harness.soak import examples
 
 NOW = at("2026-03-04T12:00:00Z")
 TICK = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)
 CRITICAL = "system-cluster-critical"
 # Each example plans several times.
-FEWER = settings(max_examples=max(100, settings().max_examples // 4))
+FEWER = settings(max_examples=examples(max(100, settings().max_examples // 4), quick=25))
 TOLERATES = [objects.Toleration(key=names.DISRUPTED_TAINT, operator="Exists")]
 
 

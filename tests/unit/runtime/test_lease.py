@@ -46,6 +46,7 @@ from dovetail.sim.server.faults import Fault
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.sim.server.store import Change
 from tests.harness.builders import at
+from tests.harness.soak import examples
 from tests.harness.stage import PARAMETER, gives, stage
 
 START = at("2026-03-01T00:00:00Z")
@@ -421,7 +422,7 @@ async def test_wrong_clocks_do_not_matter(world: World, group: asyncio.TaskGroup
     assert world.longest_silence() < 17
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20, quick=6)))
 @stage(seed=PARAMETER)
 async def test_never_do_two_write(world: World, group: asyncio.TaskGroup, seed: int) -> None:
     """Three candidates with wrong clocks; pauses, outages, lost and late answers, in any order."""

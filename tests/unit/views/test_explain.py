@@ -18,6 +18,7 @@ from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.turns import MAX_TURNS
 from tests.harness.builders import at, budget, claim, node, pod, pool
 from tests.harness.snapshots import take_snapshot
+from tests.harness.soak import examples
 
 CLUSTER = Path(__file__).parents[3] / "examples" / "cluster.yaml"
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)
@@ -52,7 +53,7 @@ def changes(explanation: Explanation) -> list[tuple[datetime, tuple[str, ...], t
     return sorted(found, key=lambda change: change[0])
 
 
-@pytest.mark.parametrize("span", [timedelta(hours=36), timedelta(days=14)])
+@pytest.mark.parametrize("span", [timedelta(hours=36), timedelta(days=14)][: examples(2, quick=1)])
 def test_what_is_foretold_is_what_is_said_then(cluster: Snapshot, span: timedelta) -> None:
     now = explain(assess(cluster, NOW), end=NOW + span)
     foretold, held = changes(now), states(now)

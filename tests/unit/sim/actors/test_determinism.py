@@ -13,6 +13,7 @@ from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
 from dovetail.sim.server.kinds import NAMESPACES
 from tests.harness import manifests
+from tests.harness.soak import examples
 from tests.harness.stage import PARAMETER, stage
 
 
@@ -65,12 +66,14 @@ def elsewhere(hash_seed: str, *, shuffle: bool) -> str:
 def test_the_same_seed_gives_the_same_day(shuffle: bool) -> None:
     here = digest(7, shuffle=shuffle)
     assert here == digest(7, shuffle=shuffle)
-    assert here == elsewhere("1", shuffle=shuffle) == elsewhere("2", shuffle=shuffle)
+    assert here == elsewhere("1", shuffle=shuffle)
     assert here != digest(8, shuffle=shuffle)
 
 
 # With a way to the server and back, others come in between more often.
-@pytest.mark.parametrize(("seed", "latency_seconds"), [(0, 0.0), (1, 0.005), (2, 0.0), (3, 0.005), (4, 0.0)])
+@pytest.mark.parametrize(
+    ("seed", "latency_seconds"), [(0, 0.0), (1, 0.005), (2, 0.0), (3, 0.005), (4, 0.0)][: examples(5, quick=2)]
+)
 @stage(run, seed=PARAMETER, shuffle=True, latency_seconds=PARAMETER, gives=("cluster",))
 async def test_whatever_the_order_the_cluster_comes_to_rest(cluster: SimCluster) -> None:
     await a_day(cluster)

@@ -12,6 +12,7 @@ from dovetail.sim.actors.placement import Answers, SchedulerCache, Supposition, 
 from dovetail.sim.actors.wire import PODS, condition_of, deleting, name_of, node_of, status_of
 from dovetail.sim.server.faults import Fault
 from tests.harness import manifests
+from tests.harness.soak import examples
 from tests.harness.stage import stage
 
 pytestmark = stage(run, gives=("cluster",))
@@ -77,7 +78,7 @@ async def crowded(cluster: SimCluster) -> None:
 
 
 @pytest.mark.parametrize("latency_seconds", [0.0, 0.005])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(3, quick=1)))
 def test_the_important_run_and_nobody_else_is_driven_away_for_them(seed: int, latency_seconds: float) -> None:
     preempted: dict[str, str] = {}
 

@@ -24,6 +24,7 @@ from dovetail.views.forecast.data import (
 from dovetail.views.turns import MAX_TURNS
 from tests.harness.builders import at, budget, claim, node, pdb, pod, pool
 from tests.harness.snapshots import take_snapshot
+from tests.harness.soak import examples
 
 CLUSTER = Path(__file__).parents[4] / "examples" / "cluster.yaml"
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)
@@ -60,7 +61,7 @@ def only(events: tuple[ForecastEvent, ...], type_: ForecastEventType) -> Forecas
 # -- it is what the rules say -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("span", [36 * HOUR, 14 * 24 * HOUR])
+@pytest.mark.parametrize("span", [36 * HOUR, 14 * 24 * HOUR][: examples(2, quick=1)])
 def test_what_is_foretold_is_what_is_said_then(cluster: Snapshot, span: timedelta) -> None:
     ahead = forecast(assess(cluster, NOW), NOW + span)
     starts = {span_.start for node_ in ahead.nodes for span_ in node_.spans}
