@@ -11,6 +11,7 @@ import msgspec
 
 from dovetail.cli.common.completion import complete_nodes, complete_pools
 from dovetail.cli.common.contexts import head
+from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import BUILT_IN, INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.named_objects import node_names
@@ -98,6 +99,7 @@ def command(
     with one_line_errors(), working("reading and planning …"):
         profiles = scheduler_config.profiles
         read = read_cluster(common.source, also=(*PLACING_KINDS, *spread_kinds(profiles)))
+        read.problems.extend(old_dump(read.snapshot, common.at) if common.paths else ())
         remove = node_names(read.snapshot, remove)
         scenario = read_scenario(read.documents, now=common.at, start=common.at, settings=read.snapshot.settings)
         still = look(

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from dovetail.api.documents import Document, InputError, plain_value
 from dovetail.cli.common.completion import complete_files
+from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors, private_file
 from dovetail.cli.common.instance_types import BUILT_IN, INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import CommonOptions, common_options
@@ -105,6 +106,7 @@ def command(
             live=from_cluster,
             settings=read.snapshot.settings,
         )
+        read.problems.extend(() if from_cluster else old_dump(read.snapshot, scenario.start))
         scenario = msgspec.structs.replace(scenario, problems=(*read.problems_beside_scenario, *scenario.problems))
         catalogue = catalogue_in(instance_types)
         runs = _runs(scenario, settings, others, compare=compare)

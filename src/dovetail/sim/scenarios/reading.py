@@ -202,7 +202,7 @@ def read_scenario(
         seed=wire.seed if seed is None else seed,
         happenings=_happenings(wire, own[0], {placed.name for placed in all_objects}) if own else (),
         document=own[0] if own else None,
-        problems=(*problems, *_stale(all_objects, begins)),
+        problems=(*problems, *_early(all_objects, begins)),
     )
 
 
@@ -368,18 +368,9 @@ def _created_at(placed: ScenarioObject) -> list[datetime]:
     return [] if text is None else [parse_time(text)]
 
 
-def _stale(objects: Iterable[ScenarioObject], start: datetime) -> Iterable[Finding]:
-    """Warn of a start long after the dump, when everything has expired, and of one before it."""
+def _early(objects: Iterable[ScenarioObject], start: datetime) -> Iterable[Finding]:
+    """Warn of a start before pods or nodes were made."""
     created = [at for object_ in objects if object_.resource.kind in ("Pod", "Node") for at in _created_at(object_)]
-    age = start - max(created, default=start)
-    if age > timedelta(days=1):
-        yield assumption(
-            "OldDump",
-            "",
-            f"the youngest pod or node is {age.days} days old at the start: what has happened since is not known",
-            f"start when the dump was taken: --at {format_time(max(created))}",
-            severity=Severity.WARNING,
-        )
     early = sum(at > start for at in created)
     if early:
         yield assumption(

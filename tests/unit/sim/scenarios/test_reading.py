@@ -101,11 +101,6 @@ def test_kinds_that_are_not_simulated_are_told() -> None:
     assert [(each.rule, str(each.object)) for each in found.problems] == [("NotSimulated", "batch/v1 CronJob")]
 
 
-def test_an_old_dump_is_told() -> None:
-    (old,) = read(POD, start=NOW + timedelta(days=9)).problems
-    assert (old.rule, old.remedy) == ("OldDump", "start when the dump was taken: --at 2026-03-06T16:30:00Z")
-
-
 @pytest.mark.parametrize(("text", "hours"), [("36h", 36), ("7d", 168), ("1d12h", 36), ("90m", 1.5)])
 def test_spans(text: str, hours: float) -> None:
     assert read_span(text) == timedelta(hours=hours)
