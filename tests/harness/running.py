@@ -79,6 +79,7 @@ class Program:
         self._failures = failures
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
+        self.through: Callable[[KubeApi], KubeApi] = lambda api: api  # what the next process sees of the API
 
     async def start(self) -> None:
         """Returns when all caches are synced."""
@@ -86,12 +87,13 @@ class Program:
         self.checkers.program_starts()
         clock = self.sim.clock
         self.api = RecordingClient(self.sim.server, names.COMPONENT)
-        self.cluster = self._cluster_of(self.api, clock, self._failures)
-        self.recorder = EventRecorder(self.api, clock, instance="test")
+        api = self.through(self.api)
+        self.cluster = self._cluster_of(api, clock, self._failures)
+        self.recorder = EventRecorder(api, clock, instance="test")
         self._stop = asyncio.Event()
         self.controllers = self._controllers_of(self)
         manager = Manager(
-            self.api,
+            api,
             clock,
             election=None,
             recorder=self.recorder,

@@ -10,7 +10,7 @@ from dovetail.api.names import REPLACEMENT_OF, ConditionType, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.ports import NODECLAIMS, NODES, Conflict, Forbidden, OutcomeUnknown, Unavailable
 from dovetail.rules.budgets import pool_counts
-from dovetail.runtime.dry_run import DryRunApi
+from dovetail.runtime.dry_run import DryRunApi, WouldWrite
 from dovetail.scheduling.placement import PodInfo
 from dovetail.sim.server.faults import Fault
 from tests.harness import manifests
@@ -267,7 +267,8 @@ async def test_a_dry_run_writes_nothing(setting: Setting) -> None:
     await setting.stand("a")
     await setting.parts.refresh()
     dry = msgspec.structs.replace(setting.context(), api=DryRunApi(setting.program.api))
-    assert not await setting.commands.start(dry, setting.command("a", replacements=1), setting.pools())
+    with pytest.raises(WouldWrite):
+        await setting.commands.start(dry, setting.command("a", replacements=1), setting.pools())
     await setting.sim.run_for("1m")
     assert setting.is_untouched("a")
     assert not setting.commands.owns_claim("a")

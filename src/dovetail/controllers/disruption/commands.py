@@ -181,7 +181,10 @@ class DisruptionCommands(KeyedController[str]):
     # -- the start -----------------------------------------------------------------------------------------------------
 
     async def start(self, context: Context, command: Command, pools: Mapping[str, objects.NodePool]) -> bool:
-        """Records the command and begins to execute it. Returns False if that failed. `pools`: as in the decision."""
+        """Records the command and begins to execute it. Returns False if that failed. `pools`: as in the decision.
+
+        Raises WouldWrite in a dry run.
+        """
         deadline = context.clock.now() + timedelta(seconds=self._timings.replacement_seconds)
         record = record_of(command, deadline)
         try:
@@ -198,11 +201,13 @@ class DisruptionCommands(KeyedController[str]):
         ]:
             raise bugs[0]
         begun.carriers, begun.written = tuple(sorted(outcome for outcome in outcomes if isinstance(outcome, str))), True
+        if errors and isinstance(errors[0], WouldWrite):
+            self._forget(command.id)
+            raise errors[0]
         begins = len(errors) < (1 if command.replacements else len(command.candidates))
         if not begins:
             self._given_up[command.id] = CommandFailed(f"it could not be written down: {errors[0]}")
-            if not isinstance(errors[0], WouldWrite):
-                log.warning("a disruption was not started: %s", errors[0], extra={"command-id": command.id})
+            log.warning("a disruption was not started: %s", errors[0], extra={"command-id": command.id})
         self.add(command.id)
         return begins
 

@@ -34,6 +34,7 @@ from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.disruption.validation import Rejection
 from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
+from dovetail.runtime.dry_run import REMEMBERED_AT_MOST, WouldWrite
 from dovetail.runtime.manager import Context
 from dovetail.state.scheduling import SchedulingState
 from dovetail.state.store import Added, Change, Synced, Updated
@@ -105,6 +106,7 @@ class DisruptionController(PassController):
         self.not_replaced: ReplacementVerdicts = {}  # by node and reason: why it cannot be replaced
         self.observers: list[Callable[[], None]] = []  # called when that has changed
         self._backoff = ConsolidationBackoff()
+        self._would_start: dict[tuple[Any, ...], None] = {}  # the commands that a dry run has reported
         self._waiting: deque[_ValidationBatch] = deque()  # for validation, in the order in which it is due
         self._pass_at: datetime | None = None
         self._last_pass_at = datetime.min.replace(tzinfo=UTC)
@@ -169,7 +171,7 @@ class DisruptionController(PassController):
         inputs = self._inputs(now)
         if self._waiting and self._waiting[0].due <= now:
             await self._validate(context, inputs, self._waiting.popleft().commands)
-            self._schedule(now, self._timings.disruption_idle_seconds)  # run another pass regardless of the outcome
+            self._schedule_next_pass(now)  # regardless of the outcome
         else:
             await self._decide(context, inputs)
 
@@ -263,13 +265,33 @@ class DisruptionController(PassController):
     async def _start(self, context: Context, assessment: DisruptionAssessment, commands: tuple[Command, ...]) -> None:
         pools = {name: read.pool for name, read in assessment.read_pools.items()}
         for command in commands:
-            if await self._commands.start(context, command, pools):
+            if _content(command) in self._would_start:
+                continue
+            try:
+                started = await self._commands.start(context, command, pools)
+            except WouldWrite:  # the same is decided again in each pass, because nothing follows from it
+                self._would_start[_content(command)] = None
+                if len(self._would_start) > REMEMBERED_AT_MOST:
+                    del self._would_start[next(iter(self._would_start))]
+                self._reporter.would_start(command)
+                continue
+            if started:
                 self._backoff.on_command_started(command, context.clock.now())
                 self.accounts.started(command, context.clock.now())
                 self.history.append(PastDecision(command=command))
                 self._reporter.started(context, command)
         if any(command.reason is not Reason.EMPTY for command in commands):
-            self._schedule(context.clock.now(), self._timings.disruption_idle_seconds)
+            self._schedule_next_pass(context.clock.now())
+
+    def _schedule_next_pass(self, now: datetime) -> None:
+        """A dry run changes nothing, so that its next pass would decide the same."""
+        if not self._would_start:
+            self._schedule(now, self._timings.disruption_idle_seconds)
+
+
+def _content(command: Command) -> tuple[Any, ...]:
+    """What the same command has in common in all passes."""
+    return command.method, frozenset(candidate.claim_uid for candidate in command.candidates), len(command.replacements)
 
 
 def _decisive(pool: NodePool) -> tuple[Any, ...]:

@@ -116,6 +116,10 @@ class DisruptionReporter:
             for node in command.nodes:
                 self._on_node(context, node, EventReason.CONSOLIDATION_CANDIDATE, one_line(command), command.id)
 
+    def would_start(self, command: Command) -> None:
+        """In a dry run."""
+        log.info("would disrupt node(s)", extra=described(command))
+
     def _on_node(
         self,
         context: Context,
