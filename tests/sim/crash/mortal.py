@@ -26,6 +26,7 @@ from dovetail.ports import (
     Instance,
     Interruption,
     KubeApi,
+    OutcomeUnknown,
     Write,
 )
 from dovetail.runtime.events import EventRecorder
@@ -42,21 +43,23 @@ DOWN_SECONDS = 3.0  # from the crash to the next leader
 
 
 class CrashPoint(msgspec.Struct, frozen=True):
-    """The controllers die at this write, and it has taken effect or not."""
+    """The controllers die at this write, and it has taken effect or not. With `lives` they only miss the answer."""
 
     write: int
     after: bool
+    lives: bool = False
 
     def __str__(self) -> str:
-        return f"{'after' if self.after else 'before'} write {self.write}"
+        what = "no answer " if self.lives else ""
+        return f"{what}{'after' if self.after else 'before'} write {self.write}"
 
 
-def crash_points(writes: int) -> list[CrashPoint]:
+def crash_points(writes: int, *, lives: bool = False) -> list[CrashPoint]:
     """Before and after each write in long campaigns; otherwise every ninth of these points, before and after in turn.
 
     Most points are alike: a crash before a write leaves what a crash after the previous one leaves.
     """
-    points = [CrashPoint(write, after) for write in range(1, writes + 1) for after in (False, True)]
+    points = [CrashPoint(write, after, lives) for write in range(1, writes + 1) for after in (False, True)]
     return points if SOAK else points[::9]
 
 
@@ -81,6 +84,8 @@ class Life:
         assert self._crash is not None
         if self._crash.after:
             await perform()
+        if self._crash.lives:
+            raise OutcomeUnknown("no answer")
         self.died.set()
         await self._unless_dead()
         raise AssertionError("a dead process came back")

@@ -130,7 +130,8 @@ class DisruptionCommands(KeyedController[str]):
         self._given_up: dict[str, CommandFailed] = {}  # a failed command is rolled back even if it could succeed now
         self._awaited: dict[str, str] = {}  # command ids, by replacement
         self._backoffs: dict[str, _PoolBackoff] = {}  # by pool
-        self._claims_of = Index(cluster.claims, self._id_on)
+        # Which claims are managed may follow from NodePools, which may be read after the claims.
+        self._recorded = Index(cluster.claims, _recorded_id)
         self._uninitialized = Index(cluster.claims, uninitialized_replacement_of)
         self._claims_of_others = Index(cluster.claims, lambda claim: _key(execution.is_claim_of_another(claim)))
         self._nodes_of_others = Index(cluster.nodes, lambda node: _key(execution.is_node_of_another(node)))
@@ -149,7 +150,7 @@ class DisruptionCommands(KeyedController[str]):
     def claims_in_commands(self) -> frozenset[str]:
         """The names of all claims that `owns_claim` is true for, and those that another controller disrupts."""
         begun = (candidate.claim for begun in self._begun.values() for candidate in begun.command.candidates)
-        recorded = (claim.metadata.name for claim in self._claims_of.values())
+        recorded = (claim.metadata.name for claim in self._recorded.values() if self._cluster.manages_claim(claim))
         tainted = (name for node in self._nodes_of_others.values() for name in self._cluster.claim_names(node))
         others = (*(claim.metadata.name for claim in self._claims_of_others.values()), *tainted)
         return frozenset((*begun, *recorded, *others))
@@ -165,11 +166,10 @@ class DisruptionCommands(KeyedController[str]):
 
     def is_failed_replacement(self, claim: objects.NodeClaim) -> bool:
         command = uninitialized_replacement_of(claim)
-        return bool(command) and command not in self._begun and not self._claims_of[command]
+        return bool(command) and command not in self._begun and not self._recorded[command]
 
     def _id_on(self, claim: objects.NodeClaim) -> str:
-        record = record_on(claim) if self._cluster.manages_claim(claim) else None
-        return "" if record is None else record.id
+        return _recorded_id(claim) if self._cluster.manages_claim(claim) else ""
 
     def _ids_of(self, claim: objects.NodeClaim) -> list[str]:
         """The command that disrupts the claim, and the command that it is a replacement of."""
@@ -260,7 +260,7 @@ class DisruptionCommands(KeyedController[str]):
 
     def _claims_with_id(self, key: str) -> list[objects.NodeClaim]:
         """The claims with a record that has the id and that are not being deleted. Raises InFlight."""
-        wanted = {claim.metadata.name for claim in self._claims_of[key]}
+        wanted = {claim.metadata.name for claim in self._recorded[key]}
         if key in self._begun:
             wanted.update(candidate.claim for candidate in self._begun[key].command.candidates)
         claims = (self._cluster.claims.get_consistent(name) for name in sorted(wanted))
@@ -489,6 +489,11 @@ class DisruptionCommands(KeyedController[str]):
                     claim, node = "" if place.claim is None else place.claim.metadata.name, place.pods_are_on
             if claim or node:
                 publish(self.recorder, about_pod(pod), EventReason.NOMINATED, nominated_note(claim, node))
+
+
+def _recorded_id(claim: objects.NodeClaim) -> str:
+    record = record_on(claim)
+    return "" if record is None else record.id
 
 
 def _key(found: bool) -> str:
