@@ -172,6 +172,61 @@ async def test_another_refusal_is_tried_again_by_back_off(setting: Setting) -> N
     assert len(setting.tried_to_evict("web")) == 6
 
 
+# -- what is no trouble ------------------------------------------------------------------------------------------------
+
+
+def slow(name: str, app: str = "", **spec: Any) -> manifests.Manifest:
+    """It takes 20 of its 30 seconds to end."""
+    pod = manifests.pod(name, annotations={SHUTDOWN: "20s"}, **spec)
+    pod["metadata"]["labels"] = {"app": app or name}
+    return pod
+
+
+async def test_pods_that_go_one_group_after_the_other_are_no_trouble(setting: Setting) -> None:
+    critical = slow("critical", priorityClassName="system-cluster-critical")
+    node = await setting.launch(pods=[slow("web"), critical])
+    await setting.delete_claim()
+    assert await setting.seconds_until(lambda: setting.gone(NODES, node)) == pytest.approx(40, abs=1)
+    assert setting.events(EventReason.FAILED_DRAINING) == []
+
+
+async def test_a_budget_that_lets_one_pod_go_after_the_other_is_no_trouble(setting: Setting) -> None:
+    node = await setting.launch(pods=[slow("web-1", "web"), slow("web-2", "web")])
+    await setting.sim.apply(manifests.pdb("web", minAvailable=1))
+    await setting.sim.run_for("1s")
+    await setting.delete_claim()
+    await setting.sim.run_for("15s")
+    (going, waiting) = sorted(("web-1", "web-2"), key=lambda name: not is_deleting(setting.pod(name)))
+    assert is_deleting(setting.pod(going))
+    assert not is_deleting(setting.pod(waiting))
+    assert setting.events(EventReason.FAILED_DRAINING) == []
+    # It never becomes two again, so that the budget lets the last one go no more: this is trouble.
+    await setting.sim.run_for("60s")
+    assert any(waiting in event["note"] for event in setting.events(EventReason.FAILED_DRAINING, node))
+
+
+async def test_a_pod_that_outlives_its_grace_is_trouble_a_moment_later(setting: Setting) -> None:
+    held = slow("web")
+    held["metadata"]["finalizers"] = ["example.com/x"]
+    node = await setting.launch(pods=[held])
+    await setting.delete_claim()
+    await setting.sim.run_for("24s")
+    assert setting.events(EventReason.FAILED_DRAINING) == []
+    await setting.sim.run_for("2s")
+    (event,) = setting.events(EventReason.FAILED_DRAINING, node)
+    assert "default/web (terminating, should be gone since" in event["note"]
+
+
+async def test_an_eviction_that_fails_says_how(setting: Setting) -> None:
+    node = await setting.launch(pods=[manifests.pod("web")])
+    error = Unavailable("the webhook does not answer")
+    setting.sim.server.faults.add(Fault(error=error), verb="evict", resource=PODS, times=FOR_EVER)
+    await setting.delete_claim()
+    await setting.sim.run_for("30s")
+    (event,) = setting.events(EventReason.FAILED_DRAINING, node)
+    assert "default/web (its eviction fails: the webhook does not answer)" in event["note"]
+
+
 # -- another leader ----------------------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,16 @@ from dovetail.controllers.pod.evictions import Evictions
 from dovetail.model.records import PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions
-from dovetail.planning.node.drain import DrainAction, DrainPlan, PodStep, is_drainable, is_going, waiting_note
+from dovetail.planning.node.drain import (
+    DrainAction,
+    DrainPlan,
+    PodStep,
+    is_drainable,
+    is_going,
+    is_within_grace,
+    late_at,
+    waiting_note,
+)
 from dovetail.planning.nodeclaim.lifecycle import is_ready, to_body
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudError, CloudProvider, InstanceGone
@@ -216,7 +225,8 @@ class Termination(KeyedController[str]):
                 self._evictions.want(step.pod)
         if plan.steps or now < least_until:
             self._publish_waiting(node, plan, deadline, waited=now >= least_until)
-            ends = [at for at in (plan.until, least_until) if at is not None and at > now]
+            late = [late_at(step.pod, self._timings) for step in plan.steps if step.action is DrainAction.GOING]
+            ends = [at for at in (plan.until, least_until, *late) if at is not None and at > now]
             return Done(seconds_until(min(ends, default=None), now))
         if conditions is not None:
             conditions.set(ConditionType.DRAINED)
@@ -243,7 +253,7 @@ class Termination(KeyedController[str]):
                 note = f"Node {node.metadata.name} is draining: the pod is deleted at {at}, although {step.why}"
                 reason = EventReason.TERMINATION_GRACE_PERIOD_EXPIRING
                 warn(self.recorder, about_pod(step.pod), reason, note, step.pod.uid, at)
-        if waited and any(not _is_within_grace(step, self.clock.now()) for step in plan.steps):
+        if waited and any(map(self._is_late, plan.steps)):
             refusals = {
                 step.pod.uid: why
                 for step in plan.steps
@@ -252,6 +262,14 @@ class Termination(KeyedController[str]):
             note = waiting_note(plan.steps, deadline, refusals)
             going = str(is_going(plan.steps))
             warn(self.recorder, about_node(node), EventReason.FAILED_DRAINING, note, node.metadata.name, going)
+
+    def _is_late(self, step: PodStep) -> bool:
+        """Whether the drain waits for the pod longer than a drain has to."""
+        if step.action is DrainAction.GOING:
+            return not is_within_grace(step.pod, self.clock.now(), self._timings)
+        if step.action is DrainAction.EVICT:
+            return self._evictions.is_held_up(step.pod)
+        return step.action is not DrainAction.LATER  # then others are, or nobody is
 
     # -- volumes and the end ------------------------------------------------------------------------------------------
 
@@ -295,11 +313,6 @@ class Termination(KeyedController[str]):
             age = max(0.0, (now - node.metadata.creation_timestamp).total_seconds())
             self._metrics.nodes_lifetime_seconds.labels(pool).observe(age)
         log.info("deleted node", extra={"Node": node.metadata.name})
-
-
-def _is_within_grace(step: PodStep, now: datetime) -> bool:
-    """Whether the pod is still within its own grace: nothing is wrong with it."""
-    return step.action is DrainAction.GOING and step.pod.deleted_at is not None and now <= step.pod.deleted_at
 
 
 def _unanswered(error: CloudError) -> Outcome:

@@ -21,7 +21,7 @@ from dovetail.controllers.base.writing import about_node, about_pod, publish, wa
 from dovetail.controllers.pod.waves import EvictionWaves
 from dovetail.model.records import PdbRecord, PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan
+from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan, is_within_grace
 from dovetail.planning.timings import Timings
 from dovetail.ports import PODS, ApiError, Conflict, Delete, Evict, InternalError, NotFound, TooManyRequests
 from dovetail.rules.deadlines import ForcedDeletion, node_deadline
@@ -60,6 +60,7 @@ class Evictions(KeyedController[PodKey]):
         self._net: TokenBucket | None = None
         self._parked = ParkedPods()
         self.waves = EvictionWaves(cluster)
+        self._errors: dict[PodKey, str] = {}  # of evictions that are retried
         # Evictions that the status of the budget does not show yet.
         self._spent: dict[PdbKey, int] = {}
         cluster.pdbs.subscribe(self._budget_changed)
@@ -70,8 +71,24 @@ class Evictions(KeyedController[PodKey]):
         self.add((pod.namespace, pod.name, pod.uid))
 
     def refusal(self, pod: PodRecord) -> str | None:
-        """Why the last eviction of the pod was refused, or why the next one would be."""
-        return self._parked.why((pod.namespace, pod.name, pod.uid)) or self._refused(pod, self._budgets_of(pod))
+        """Why the last eviction of the pod failed, or why the next one would be refused."""
+        key = (pod.namespace, pod.name, pod.uid)
+        return self._parked.why(key) or self._errors.get(key) or self._refused(pod, self._budgets_of(pod))
+
+    def is_held_up(self, pod: PodRecord) -> bool:
+        """Whether the eviction of the pod fails, and not because its budget waits for the one before it."""
+        return self.refusal(pod) is not None and not self._follows_another(pod)
+
+    def _follows_another(self, pod: PodRecord) -> bool:
+        """Whether its budget waits for another pod of this drain that goes within its own grace, as it should be."""
+        budgets, now = self._budgets_of(pod), self.clock.now()
+        if len(budgets) != 1 or (pod.namespace, pod.name, pod.uid) in self._errors:
+            return False
+        (budget,) = budgets
+        return self._spent.get((budget.namespace, budget.name), 0) > 0 or any(
+            other.namespace == pod.namespace and is_within_grace(other, now, self._timings) and _selects(budget, other)
+            for other in self._cluster.pods_on[pod.node_name]
+        )
 
     async def reconcile(self, key: PodKey) -> Outcome:
         namespace, name, uid = key
@@ -156,6 +173,7 @@ class Evictions(KeyedController[PodKey]):
             return self._park(key, budgets, error.message, node, tried=True)
         if isinstance(error, InternalError) and len(budgets) > 1:
             return self._park(key, budgets, "eviction does not support multiple PodDisruptionBudgets", node, tried=True)
+        self._errors[key] = f"its eviction fails: {error}"
         raise error
 
     def _await_namespace(self, key: PodKey) -> Outcome:
@@ -190,6 +208,9 @@ class Evictions(KeyedController[PodKey]):
         """A pod whose eviction failed goes to the end of the queue. One that was not tried keeps its place and time."""
         if tried or self._parked.budgets(key) != budgets:
             self._hand_on(self._parked.add(key, budgets, why, at=self.clock.monotonic()))
+        pod = self._cluster.pods.value(key[1], key[0])
+        if pod is not None and self._follows_another(pod):
+            return Done(self._net_seconds(key))
         note = f"evicting pod {key[0]}/{key[1]} is refused: {why}"
         warn(self.recorder, about_node(node), EventReason.FAILED_DRAINING, note, node.metadata.name, *map(str, budgets))
         return Done(self._net_seconds(key))
@@ -210,6 +231,7 @@ class Evictions(KeyedController[PodKey]):
         return self._net.take(at)
 
     def _leave(self, key: PodKey) -> None:
+        self._errors.pop(key, None)
         self._hand_on(self._parked.remove(key, at=self.clock.monotonic()))
 
     def _hand_on(self, heirs: list[PodKey]) -> None:

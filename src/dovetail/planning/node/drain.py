@@ -141,6 +141,17 @@ def _step(pod: PodRecord, forced: ForcedDeletion | None, its_turn: bool, now: da
     )
 
 
+def is_within_grace(pod: PodRecord, now: datetime, timings: Timings) -> bool:
+    """Whether it is terminating as it should: until its own grace is over, and a moment longer."""
+    return pod.deleted_at is not None and now < late_at(pod, timings)
+
+
+def late_at(pod: PodRecord, timings: Timings) -> datetime:
+    """From when on a terminating pod takes longer than its own grace. The kubelet needs a moment at its end."""
+    assert pod.deleted_at is not None
+    return pod.deleted_at + timedelta(seconds=timings.least_drain_seconds)
+
+
 def terminating(pod: PodRecord, now: datetime) -> str:
     """When the pod has to end, and what holds it. It is being deleted."""
     assert pod.deleted_at is not None
