@@ -93,7 +93,7 @@ async def test_a_budget_of_zero(setting: Setting) -> None:
     assert row_in(asked(setting, "explain", "-q").lines, node)[-3] == "stuck"
     row, now = await row_of(setting, node), setting.now()
     totals = figures([row], int(now.timestamp()))
-    assert (totals.free, totals.stuck, totals.waiting) == (0, 1, 0)
+    assert (totals.free, totals.standings) == (0, {"stuck": 1})
     assert " stuck " in NodeTable([row], ViewState(), Times(now, UTC), None).line(row, selected=False).plain
 
 

@@ -47,7 +47,7 @@ def _answer(items: list[dict[str, Any]], name: str) -> str:
 
 def test_nodes_without_a_nodepool_are_context() -> None:
     lines = _explained(objects())
-    assert lines[2] == "16 nodes: 1 stuck, 1 waiting, 1 leaving, 1 starting, 1 may go now, 11 without a reason to go"
+    assert lines[2] == "16 nodes: 1 stuck, 1 waiting, 1 leaving, 1 starting, 1 may go, 11 stay"
     table = lines[lines.index("Nodes") : lines.index("Nodes without a NodePool")]
     assert not any("fargate" in line or "ip-10-0-144-102" in line for line in table)
     groups = lines[lines.index("Nodes without a NodePool") + 2 :][:2]

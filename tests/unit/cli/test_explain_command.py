@@ -494,7 +494,7 @@ def test_an_old_dump_is_told_with_the_time_at_which_it_was_taken(dovetail: Progr
 
 def test_a_whole_dump_begins_with_totals(dovetail: Program) -> None:
     lines = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY).out.splitlines()
-    assert lines[2] == "12 nodes: 1 stuck, 4 waiting, 2 leaving, 1 starting, 1 may go now, 3 without a reason to go"
+    assert lines[2] == "12 nodes: 1 stuck, 4 waiting, 2 leaving, 1 starting, 1 may go, 3 stay"
     assert lines[3].startswith("blocked most by: disruption-schedule 2, consolidate-after 1")
 
 

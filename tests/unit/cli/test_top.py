@@ -114,14 +114,14 @@ def test_a_small_screen_has_head_pools_nodes_and_keys() -> None:
     lines = texts(drawn(ViewState()))
     assert lines[0] == "dovetail top  a cluster  Fri 2026-03-06 16:20:00 UTC"
     assert lines[1] == "Dovetail decides"
-    assert lines[2] == "12 nodes + 1 of no NodePool: 5 steady, 4 candidate, 1 disrupting, 2 draining"
-    assert lines[3] == "3 free, 1 stuck, 4 waiting, 1 never free.  Next 24h: 0 forced, 0 expire, 4 free"
+    assert lines[2] == "12 nodes + 1 of no NodePool: 1 stuck, 4 waiting, 2 leaving, 1 starting, 1 may go"
+    assert lines[3] == "free: 3 now, 4 within 24h, 0 never.  Next 24h: 0 end by force, 0 expire"
     assert lines[4].startswith("4 problems, such as Pod/ci/deploy-agent-")
     assert " ".join(lines[5].split()) == "POOL NODES USED Empty Drifted Underutil. Expired NEXT CHANGE"
     assert " ".join(lines[7].split()).startswith("general 5 1 2/3 0/0 0/0 forceful 17:00 Drifted")
     assert " ".join(lines[10].split()) == "NODE ST PODS FREE BLOCKED BY 00:00 12:00"
     assert lines[11] == "batch  3 nodes"
-    assert lines[12].startswith("▸ batch-9dwlm    S4    4 leaving do-not-disrupt ml/n… ▒▒▒▒")
+    assert lines[12].startswith("▸ batch-9dwlm    S4    4 leaving  do-not-disrupt ml/n… ▒▒▒▒")
     assert lines[14].startswith("  batch-2fp8k    S1    4 9h40m   window ml/trainer +1 ██████████·······█████")
     assert lines[-1] == "↑↓ move  ⏎ details  / filter  s sort: pressing  g ungroup  1/7 days  q quit"
 
@@ -131,7 +131,7 @@ def test_a_wide_screen_says_what_comes_next() -> None:
     lines = texts(drawn(ViewState(grouped=False, ahead=7 * DAY), (140, 40)))
     heading = next(number for number, line in enumerate(lines) if line.startswith("  NODE"))
     first = lines[heading + 1].rstrip()
-    assert first.startswith("▸ batch-9dwlm     batch     S4 draining       4  leaving  do-not-disrupt ml/no")
+    assert first.startswith("▸ batch-9dwlm     batch     S4 draining       4  leaving   do-not-disrupt ml/no")
     assert re.search(r"▒+F +forced 03-09 09:00$", first)
     assert "  ~expires 03-11 13:20" in next(line for line in lines if "general-8vtqz" in line)
 
@@ -262,14 +262,15 @@ def test_filters_choose_what_the_figures_count() -> None:
     found = figures(board.rows, now)
     for word, number in {
         "is:free": found.free,
-        "is:stuck": found.stuck,
-        "is:waiting": found.waiting,
+        "is:stuck": found.standings["stuck"],
+        "is:waiting": found.standings["waiting"],
         "is:never": found.never,
         "is:free-soon": found.become_free,
         "is:expiring": found.expire,
         "is:forced": found.forced,
     }.items():
         assert len(matching(board.rows, word, now)) == number
+    assert sum(found.standings.values()) == sum(row.managed for row in board.rows)  # each node counts once
     assert (found.free, found.forced, found.pods_forced) == (5, 1, 1)
 
 
@@ -476,8 +477,8 @@ def test_the_program_draws_obeys_keys_and_gives_the_terminal_back() -> None:
         screen.type("\r")
         screen.until("Rules")
         screen.until("PgUp/PgDn scroll")
-        screen.type("\x1b/is:never\r")
-        screen.until("1 match is:never")
+        screen.type("\x1b/is:stuck\r")
+        screen.until("1 match is:stuck")
         screen.resize(40, 140)
         screen.until("NEXT\x1b")
         screen.type("q")

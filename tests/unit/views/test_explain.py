@@ -13,7 +13,7 @@ from dovetail.rules.verdict import Rule
 from dovetail.state.intake import take_in
 from dovetail.views.assessment import Assessment, assess
 from dovetail.views.board.details import make_details
-from dovetail.views.explain.answers import NodeStanding
+from dovetail.views.explain.standings import NodeStanding
 from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.turns import MAX_TURNS
 from tests.harness.builders import at, budget, claim, node, pod, pool

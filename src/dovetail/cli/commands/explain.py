@@ -22,8 +22,8 @@ from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref, Sentence
 from dovetail.rules.nodes import CONSOLIDATION
 from dovetail.rules.verdict import Rule
-from dovetail.views.explain.answers import NodeStanding
 from dovetail.views.explain.pending import PendingView
+from dovetail.views.explain.standings import NodeStanding
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, explain
 from dovetail.views.explain.workloads import WorkloadView, workloads_in
 

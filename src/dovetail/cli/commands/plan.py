@@ -38,8 +38,9 @@ from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import assess
-from dovetail.views.explain.answers import NodeStanding, answer
+from dovetail.views.explain.answers import answer
 from dovetail.views.explain.data import AnswerView
+from dovetail.views.explain.standings import NodeStanding
 from dovetail.views.plan import (
     DrainedNode,
     NodeAnswer,

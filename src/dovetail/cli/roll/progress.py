@@ -16,7 +16,8 @@ from dovetail.values.duration import SECOND, short_duration
 from dovetail.values.foreign_text import plain
 from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment, assess
-from dovetail.views.explain.answers import NodeStanding, answer
+from dovetail.views.explain.answers import answer
+from dovetail.views.explain.standings import NodeStanding
 from dovetail.web.sources import BoardSource
 
 # Controllers answer within a second or two.

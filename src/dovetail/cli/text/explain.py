@@ -13,10 +13,10 @@ from dovetail.rules.budgets import BudgetConsumer
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Remark, Rule
 from dovetail.values.foreign_text import plain
-from dovetail.views.explain.answers import NodeStanding
 from dovetail.views.explain.badges import Badge, BadgeKind
 from dovetail.views.explain.data import AnswerView
 from dovetail.views.explain.pending import PendingView
+from dovetail.views.explain.standings import COUNTED, LEAVING, NOW, NodeStanding, free_word, standing_word
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, ReasonView, VerdictView
 from dovetail.views.explain.workloads import WorkloadView
 
@@ -26,14 +26,6 @@ _MOST_USERS = 10
 _NOTED = frozenset({BadgeKind.NOT_READY, BadgeKind.CORDONED})
 # Rules of the pool, which say the same of all its nodes.
 _OF_POOLS = frozenset({Rule.BUDGET, Rule.NODEPOOL, Rule.SCALE_OUT})
-_STANDINGS = {
-    NodeStanding.STUCK: "stuck",
-    NodeStanding.WAITING: "waiting",
-    "leaving": "leaving",
-    NodeStanding.STARTING: "starting",
-    NodeStanding.FREE: "may go now",
-    NodeStanding.STEADY: "without a reason to go",
-}
 
 
 def explanation_lines(
@@ -110,11 +102,10 @@ class _ExplainText:
         for node in own:
             if node.answer is UNSET:
                 continue
-            is_stuck = node.answer.standing == NodeStanding.STUCK
-            standings["leaving" if node.state in IN_DISRUPTION and not is_stuck else node.answer.standing] += 1
+            standings[standing_word(node.answer.standing, node.state)] += 1
             if node.answer.rule and node.answer.standing in (NodeStanding.WAITING, NodeStanding.STUCK):
                 rules[node.answer.rule] += 1
-        counts = [f"{standings[standing]} {words}" for standing, words in _STANDINGS.items() if standings[standing]]
+        counts = [f"{standings[standing]} {words}" for standing, words in COUNTED.items() if standings[standing]]
         ordered = sorted(rules.items(), key=lambda each: (-each[1], each[0]))
         most = ", ".join(f"{rule} {number}" for rule, number in ordered)
         if not own:
@@ -171,8 +162,7 @@ class _ExplainText:
             return []
         rows = [["NODE", "POOL", "STATE", "TYPE", "ZONE", "PODS", "FREE", "EXPIRES", "FORCED BY"]]
         for node in shown:
-            leaving = node.state in IN_DISRUPTION
-            is_free = node.free_at == self.times.now and not _is_stuck(node)
+            free = self._free(node)
             machine = " ".join(filter(None, (node.instance_type, node.capacity_type)))
             rows.append(
                 [
@@ -182,7 +172,7 @@ class _ExplainText:
                     plain(machine or "-"),
                     plain(node.zone or "-"),
                     str(node.pods),
-                    _coloured(self._free(node), good=leaving or is_free),
+                    _coloured(free, good=free in (NOW, LEAVING)),
                     self.times.distance(node.expires_at) or "never",
                     self.times.full(node.deadline, none="-"),
                 ]
@@ -210,14 +200,9 @@ class _ExplainText:
         return self.times.distance(since).removesuffix(" ago")
 
     def _free(self, node: NodeView) -> str:
-        if node.state in IN_DISRUPTION:
-            return "leaving"
-        if any(badge.kind is BadgeKind.STARTING for badge in node.badges):
-            return "starting"
-        if _is_stuck(node) and node.free_at == self.times.now:
-            return "stuck"
-        none = "-" if not node.managed else "no date" if node.undated else "never"
-        return self.times.full(node.free_at, none=none)
+        standing = "" if node.answer is UNSET else standing_word(node.answer.standing, node.state)
+        word = free_word(standing, node.free_at, self.times.now, undated=node.undated, managed=node.managed)
+        return word or self.times.full(node.free_at)
 
     def unmanaged(self, nodes: tuple[NodeView, ...]) -> list[str]:
         """Other nodes of the cluster by who made them. No rule here is about them."""

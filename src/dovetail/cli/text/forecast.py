@@ -11,8 +11,7 @@ from dovetail.cli.common.output import Times, count, cut_middle, fitting_names, 
 from dovetail.cli.text.forecast_bars import LEGEND, TimeScale
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.values.foreign_text import plain
-from dovetail.views.explain.answers import NodeStanding
-from dovetail.views.explain.badges import BadgeKind
+from dovetail.views.explain.standings import LEAVING, NEVER, NOW, NodeStanding, free_word, standing_word
 from dovetail.views.forecast.data import (
     BudgetSpan,
     Burst,
@@ -138,19 +137,14 @@ class _ForecastText:
                         ForecastEventType.DEADLINE: "gone",
                     }[type_]
                     return f"{'~' if event.certainty is Certainty.ASSUMED else ''}{word} {self.times.clock(event.at)}"
-        if node.standing == NodeStanding.STUCK:
-            return "stuck"
-        if node.state in IN_DISRUPTION:
-            return "leaving" if node.deadline is None else f"by {self.times.clock(node.deadline)}"
-        if not node.managed:
-            return "-"
-        if any(badge.kind is BadgeKind.STARTING for badge in node.badges):
-            return "starting"
-        if node.free_at is None:
-            free = "no date" if node.undated else "never free"
-        else:
-            free = "free" if node.free_at == self.forecast.at else f"free {self.times.clock(node.free_at)}"
-        return ", ".join([free, *(badge.kind.value for badge in node.badges)])
+        word = standing_word(node.standing, node.state)
+        if word == LEAVING and node.deadline is not None:
+            return f"by {self.times.clock(node.deadline)}"
+        free = free_word(word, node.free_at, self.forecast.at, undated=node.undated, managed=node.managed)
+        if not free and node.free_at is not None:
+            free = f"free {self.times.clock(node.free_at)}"
+        free = {NOW: "free", NEVER: "never free"}.get(free, free)
+        return ", ".join([free, *(badge.kind.value for badge in node.badges if badge.kind.value != word)])
 
     # -- events --------------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,14 @@ import click
 
 from dovetail.cli.common.output import Times, count, sections
 from dovetail.cli.text.explain import answer_lines, badge_lines, explanation_lines
+from dovetail.cli.top.rows import free_words
 from dovetail.model.decider import DOVETAIL
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.values.foreign_text import plain
 from dovetail.views.board.details import NodeDetails
 from dovetail.views.board.rows import NodeRow, RowEvent
+from dovetail.views.explain.standings import NEVER
 from dovetail.views.explain.verdicts import Explanation
 from dovetail.views.forecast.data import ForecastEventType
 
@@ -26,6 +28,12 @@ _EVENTS: Final = {
     ForecastEventType.POD_DELETED: "deleted by force",
     ForecastEventType.DEADLINE: "the deadline of its drain",
     ForecastEventType.FORCED: "removed by force",
+}
+
+
+_FREE: Final = {
+    NEVER: "not before somebody acts",
+    "no date": "when others have changed; nobody knows when",
 }
 
 
@@ -52,9 +60,9 @@ def _facts(details: NodeDetails, row: NodeRow, times: Times) -> Iterator[str]:
     yield f"{node.state} {MEANING[NodeState(node.state)]}, {count(node.pods, 'pod')}"
     yield from badge_lines(node, times)
     if node.state not in IN_DISRUPTION:
-        free = "never, if nothing but time changes" if node.free_at is None else times.full(node.free_at)
-        free = "when others have changed; nobody knows when" if node.undated else free
-        yield f"free:     {'now' if node.free_at is not None and node.free_at <= times.now else free}"
+        word = free_words(row, int(times.now.timestamp()))
+        meaning = _FREE.get(word, "")
+        yield f"free:     {word or times.full(node.free_at)}{meaning and f': {meaning}'}"
     instants = {
         "expires:  ": node.expires_at,
         "gracefully: ": node.gracefully_expires_at,

@@ -10,14 +10,13 @@ from dovetail.cli.common.output import Times, fitting_names
 from dovetail.cli.text.forecast_bars import TimeScale
 from dovetail.cli.top.fitting import fit, instant, longest
 from dovetail.cli.top.keys import ViewState
-from dovetail.cli.top.rows import EXPIRING, FORCEFUL, KINDS, causes_at, comes, free_at, has_badge, is_leaving, kind_at
+from dovetail.cli.top.rows import EXPIRING, FORCEFUL, KINDS, causes_at, comes, free_at, free_words, is_leaving, kind_at
 from dovetail.model.refs import Ref
 from dovetail.rules.states import MEANING, NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
 from dovetail.values.timestamp import relative
 from dovetail.views.board.rows import NodeRow
-from dovetail.views.explain.badges import BadgeKind
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.data import ForecastEventType, SpanKind
 
@@ -65,7 +64,7 @@ class NodeTable:
             "ST": longest("ST", map(self._state, rows)),
             **({"MACHINE": longest("MACHINE", map(_machine, rows))} if width >= ROOMIEST else {}),
             "PODS": 4,
-            "FREE": 7,
+            "FREE": 8,
             "BLOCKED BY": min(longest("BLOCKED BY", map(self._blocked_by, rows)), max(12, width // 5 + 4)),
         }
         rest = width - 2 - sum(self._columns.values()) - len(self._gap) * len(self._columns)
@@ -109,18 +108,9 @@ class NodeTable:
         return f"{row.state} {MEANING[NodeState(row.state)]}" if self._widest else row.state
 
     def _free(self, row: NodeRow) -> str:
-        if is_leaving(row):
-            return "leaving"
-        if not row.managed:
-            return "-"
-        if has_badge(row, BadgeKind.STARTING):
-            return "start"
         at = free_at(row, self._seconds)
-        if row.stuck is not None and at == self._seconds:
-            return "stuck"  # by its budget: no rule of the node or its pods blocks it
-        if at is None:
-            return "no date" if row.undated else "never"
-        return "now" if at <= self._seconds else relative(instant(at), instant(self._seconds)).removeprefix("in ")
+        word = free_words(row, self._seconds)
+        return word if word or at is None else relative(instant(at), instant(self._seconds)).removeprefix("in ")
 
     def _blocked_by(self, row: NodeRow) -> str:
         """`PDB data/postgres +2`; `NotReady 5h`; `budget (Drifted)`: free, but not for the reason that it has."""

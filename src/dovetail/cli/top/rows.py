@@ -1,15 +1,18 @@
 """Filters, sorts and counts the rows of the board. The filter is the same as the dashboard's."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from dovetail.cli.top.fitting import instant
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.views.board.rows import BlockerEntry, NodeRow, RowSpan
 from dovetail.views.explain.badges import BadgeKind
+from dovetail.views.explain.standings import NEVER, NOW, free_word
 from dovetail.views.forecast.data import ForecastEventType, SpanKind
 
 DAY: Final = 24 * 60 * 60
@@ -63,8 +66,11 @@ def free_at(row: NodeRow, now: int) -> int | None:
     return next((span[0] for span in row.spans if span[0] > now and KINDS[span[1]] is SpanKind.FREE), row.free or None)
 
 
-def is_never_free(row: NodeRow) -> bool:
-    return row.managed and row.free is None and not row.undated and not is_leaving(row)
+def free_words(row: NodeRow, now: int) -> str:
+    """As `explain` says it; empty: at an instant."""
+    at = free_at(row, now)
+    instants = (None if at is None else instant(at)), instant(now)
+    return free_word(row.standing, *instants, undated=row.undated, managed=row.managed)
 
 
 def has_badge(row: NodeRow, kind: BadgeKind) -> bool:
@@ -97,12 +103,12 @@ def ends_by_force(row: NodeRow, now: int) -> bool:
 # -- filter ------------------------------------------------------------------------------------------------------------
 
 _IS: Final[dict[str, Callable[[NodeRow, int], bool]]] = {
-    "free": lambda row, now: kind_at(row, now) is SpanKind.FREE,
+    "free": lambda row, now: free_words(row, now) == NOW,
     "blocked": lambda row, now: kind_at(row, now) is SpanKind.BLOCKED,
     "draining": lambda row, now: kind_at(row, now) is SpanKind.DRAINING or is_leaving(row),
     "stuck": lambda row, _: row.stuck is not None,
     "waiting": lambda row, _: row.waiting is not None,
-    "never": lambda row, _: is_never_free(row),
+    "never": lambda row, now: free_words(row, now) == NEVER,
     "notready": lambda row, _: has_badge(row, BadgeKind.NOT_READY),
     "cordoned": lambda row, _: has_badge(row, BadgeKind.CORDONED),
     "starting": lambda row, _: has_badge(row, BadgeKind.STARTING),
@@ -199,11 +205,10 @@ def grouped(rows: Sequence[NodeRow]) -> list[tuple[str, list[NodeRow]]]:
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that are free now, stuck, waiting, or never free by themselves; and events of the next 24 hours."""
+    """Each node once by its standing; when nodes are free; and events of the next 24 hours."""
 
+    standings: Mapping[str, int]
     free: int
-    stuck: int
-    waiting: int
     never: int
     become_free: int
     expire: int
@@ -215,10 +220,9 @@ def figures(rows: Iterable[NodeRow], now: int) -> Figures:
     """Of nodes that a NodePool owns."""
     rows = [row for row in rows if row.managed]
     return Figures(
-        free=sum(kind_at(row, now) is SpanKind.FREE and row.stuck is None for row in rows),
-        stuck=sum(row.stuck is not None for row in rows),
-        waiting=sum(row.waiting is not None for row in rows),
-        never=sum(map(is_never_free, rows)),
+        standings=Counter(row.standing for row in rows),
+        free=sum(free_words(row, now) == NOW for row in rows),
+        never=sum(free_words(row, now) == NEVER for row in rows),
         become_free=sum(becomes_free(row, now) for row in rows),
         expire=sum(comes(row, EXPIRING, now, DAY) is not None for row in rows),
         forced=sum(ends_by_force(row, now) for row in rows),

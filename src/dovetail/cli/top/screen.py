@@ -16,18 +16,19 @@ from dovetail.cli.top.fitting import cut
 from dovetail.cli.top.keys import KeyTargets, ViewState
 from dovetail.cli.top.nodes import ENDLESS, NodeTable
 from dovetail.cli.top.pools import pool_lines
-from dovetail.cli.top.rows import figures, grouped, matching, ordered, unknown_state
+from dovetail.cli.top.rows import Figures, figures, grouped, matching, ordered, unknown_state
 from dovetail.model.finding import Severity
-from dovetail.rules.states import MEANING, NodeState
 from dovetail.values.foreign_text import plain
 from dovetail.views.board.details import NodeDetails
 from dovetail.views.board.rows import PROBLEMS_SHOWN, Board, NodeRow
+from dovetail.views.explain.standings import COUNTED, LEAVING, NodeStanding
 from dovetail.views.leading import NO_CONTROLLER
 
 TALL: Final = 36  # lines: room for pools and details together
 _LEAST: Final = 4  # lines of nodes, below which none is spent on how many are left out
 ROOMY: Final = 90  # columns: room for how many pods are forced
 _NOTHING: Final = Board(at=0, end=0, assumption="", rows=(), pools=(), herds=(), problems=())
+_STYLES: Final[dict[str, str]] = {NodeStanding.STUCK: "red", NodeStanding.FREE: "green", LEAVING: "yellow"}
 _FOLDING: Final = Console(width=80, color_system=None)
 
 
@@ -136,27 +137,28 @@ class _ScreenLayout:
         lines.append(Text(cut(plain(self.board.decider.sentence), self.width), style="dim"))
         for line in missing_lines(self.board.problems, self.times):
             lines += Text.from_ansi(line).wrap(_FOLDING, max(1, self.width))
-        return [*lines, self._states(), self._figures(), *self._herds(), *self._problems()]
+        found = figures(self.board.rows, self.now)
+        return [*lines, self._standings(found), self._figures(found), *self._herds(), *self._problems()]
 
-    def _states(self) -> Text:
-        counts = Counter(row.state for row in self.board.rows if row.managed)
-        states = ", ".join(f"{counts[state]} {MEANING[state]}" for state in NodeState if counts[state])
-        others = len(self.board.rows) - counts.total()
-        line = Text(f"{count(counts.total(), 'node')}{f' + {others} of no NodePool' if others else ''}")
+    def _standings(self, found: Figures) -> Text:
+        """Each node once, as in the first line of `explain`."""
+        total = sum(found.standings.values())
+        others = len(self.board.rows) - total
+        line = Text(f"{count(total, 'node')}{f' + {others} of no NodePool' if others else ''}")
         if self.view.filter_now:
             line.append(f", {len(self.rows)} match {plain(self.view.filter_now)}", style="cyan")
-        return line.append(f"{': ' if states else ''}{states}")
+        counted = {standing: number for standing in COUNTED if (number := found.standings.get(standing))}
+        for place, (standing, number) in enumerate(counted.items()):
+            style = _STYLES.get(standing, "")
+            line.append(", " if place else ": ").append(f"{number} {COUNTED[standing]}", style=style)
+        return line
 
-    def _figures(self) -> Text:
-        found = figures(self.board.rows, self.now)
+    def _figures(self, found: Figures) -> Text:
         pods = f" ({count(found.pods_forced, 'pod')})" if found.pods_forced and self.width >= ROOMY else ""
         return Text.assemble(
-            (f"{found.free} free", "green"),
-            ", ",
-            (f"{found.stuck} stuck", "red" if found.stuck else ""),
-            f", {found.waiting} waiting, {found.never} never free.  Next 24h: ",
-            (f"{found.forced} forced{pods}", "red" if found.forced else ""),
-            f", {found.expire} expire, {found.become_free} free",
+            f"free: {found.free} now, {found.become_free} within 24h, {found.never} never.  Next 24h: ",
+            (f"{found.forced} end by force{pods}", "red" if found.forced else ""),
+            f", {found.expire} expire",
         )
 
     def _herds(self) -> list[Text]:

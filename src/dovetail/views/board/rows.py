@@ -21,8 +21,9 @@ from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule
 from dovetail.views.assessment import NodeAssessment, limited_by_deadline
 from dovetail.views.board.details import A_POD, DecisionView, redacted_decisions, redacted_problems
-from dovetail.views.explain.answers import NodeStanding, answer
+from dovetail.views.explain.answers import answer
 from dovetail.views.explain.data import View
+from dovetail.views.explain.standings import NodeStanding, standing_word
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.nodes import ForecastContext
 
@@ -65,6 +66,8 @@ class NodeRow(View, frozen=True, kw_only=True):
     managed: bool
     """False: no NodePool owns it, and no rule here is about it."""
     badges: tuple[RowBadge, ...]
+    standing: str
+    """`stuck`, `waiting`, `leaving`, `starting`, `free` or `steady`."""
     pods: int
     free: int | None
     expires: int | None
@@ -180,6 +183,7 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
         zone=node.zone or "",
         managed=node.managed,
         badges=tuple((badge.kind.value, _maybe(badge.since), badge.why) for badge in node.badges),
+        standing=standing_word(node_answer.standing, node.state),
         pods=node.pods,
         undated=node.undated,
         free=0 if node.free_at is not None and node.free_at <= at else _maybe(node.free_at),

@@ -6,7 +6,6 @@ is stuck if somebody has to act.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import Final
 
 from dovetail.api.names import DO_NOT_DISRUPT, ConditionType, Reason
@@ -23,18 +22,9 @@ from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
 from dovetail.views.explain.badges import Badge, foreign_finalizers, hanging, is_overdue, startup
 from dovetail.views.explain.data import AnswerView
+from dovetail.views.explain.standings import NodeStanding
 
 _MOST_USERS: Final = 3
-
-
-class NodeStanding(StrEnum):
-    """What a node needs in order to go."""
-
-    STEADY = "steady"  # it has no reason to go
-    STARTING = "starting"  # it is not there yet
-    FREE = "free"  # nothing: it may go now
-    WAITING = "waiting"  # time, or the end of something that is under way
-    STUCK = "stuck"  # somebody
 
 
 def answer(assessment: Assessment, node: NodeAssessment, judged: Sequence[ReasonVerdict]) -> AnswerView:

@@ -85,8 +85,8 @@ export function isLeaving(row) {
   return row.state >= 'S3';
 }
 
-export function isNever(row) {
-  return row.managed && row.free === null && !row.undated && !isLeaving(row);
+export function isNever(row, at) {
+  return freeWord(row, at) === 'never';
 }
 
 export function hasBadge(row, kind) {
@@ -100,6 +100,17 @@ export function freeAt(row, at) {
   const next = row.spans.find((span) => span[0] > at && span[1] === FREE);
   if (next) return next[0];
   return row.free || null;
+}
+
+// When it is free, in the words of `explain`; empty: at the instant of freeAt.
+export function freeWord(row, at) {
+  if (!row.managed) return '–';
+  if (['leaving', 'starting', 'stuck'].includes(row.standing)) return row.standing;
+  if (row.standing === 'free') return 'now';
+  const free = freeAt(row, at);
+  if (free > at) return '';
+  if (row.standing === 'waiting') return row.standing;
+  return free ? 'now' : row.undated ? 'no date' : 'never';
 }
 
 export function categoriesOf(row, span) {
@@ -133,12 +144,12 @@ const FIELDS = {
 };
 
 const IS = {
-  free: (row, at) => kindAt(row, at) === FREE,
+  free: (row, at) => freeWord(row, at) === 'now',
   blocked: (row, at) => kindAt(row, at) === BLOCKED,
   draining: (row, at) => kindAt(row, at) === DRAINING || isLeaving(row),
   stuck: (row) => row.stuck !== null,
   waiting: (row) => row.waiting !== null,
-  never: (row) => isNever(row),
+  never: (row, at) => isNever(row, at),
   notready: (row) => hasBadge(row, 'NotReady'),
   cordoned: (row) => hasBadge(row, 'cordoned'),
   starting: (row) => hasBadge(row, 'starting'),

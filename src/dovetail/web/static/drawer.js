@@ -1,6 +1,6 @@
 // Everything about one node: every verdict, its pods, what happened to it, and commands to go on with.
 
-import { causesOf } from './board.js';
+import { causesOf, freeWord } from './board.js';
 import { track } from './drawing.js';
 import { h, s } from './elements.js';
 import { badgeWords } from './sentences.js';
@@ -22,7 +22,7 @@ export function drawDetails(host, details, row, { now, length, onClose }) {
     h('div', { class: 'drawer-body' },
       row && picture(row, now, length, host.clientWidth || 460),
       badges(row, now),
-      instants(node, now),
+      instants(node, row, now),
       answerPart(node.answer, now) || (details.leftAlone && h('p', { class: 'note' }, h('strong', {}, 'Left alone: '), localised(details.leftAlone))),
       ...node.reasons.map((reason) => reasonPart(reason, now)),
       forced(node, now),
@@ -74,8 +74,8 @@ function badges(row, now) {
   return h('ul', { class: 'facts-list' }, ...row.badges.map((badge) => h('li', {}, badgeWords(badge, now))));
 }
 
-function instants(node, now) {
-  const free = node.state >= 'S3' ? 'leaving' : node.freeAt === null ? 'never, until somebody acts' : seconds(node.freeAt) <= now ? 'now' : full(node.freeAt, now);
+function instants(node, row, now) {
+  const free = (row && freeWord(row, now)) || (node.freeAt && full(node.freeAt, now)) || 'never';
   const pairs = [['Free', free]];
   if (node.expiresAt) pairs.push(['Expires', full(node.expiresAt, now)]);
   if (node.gracefullyExpiresAt) pairs.push(['Expires gracefully', full(node.gracefullyExpiresAt, now)]);

@@ -1,11 +1,11 @@
 // The nodes by pool, as time lines or as a table. Only the rows in sight are in the document.
 
-import { freeAt, indexAt, isLeaving, nextChange, kindAt } from './board.js';
+import { freeWord, indexAt, isLeaving, nextChange, kindAt } from './board.js';
 import { LANE, ROW, axis, lane, ruling, track } from './drawing.js';
 import { byId, h, s, setText } from './elements.js';
 import { badgeWords, eventWords, freeWords, heldBy, laneWords, nowWords, rowWords, spanWords } from './sentences.js';
 import { DAY, Scale, dayTime, stamp, until } from './times.js';
-import { FREE, KINDS, STATES, count } from './words.js';
+import { KINDS, STATES, count } from './words.js';
 
 const HEAD = 32;
 const AROUND = 8; // rows drawn beyond the edges, for smooth scrolling
@@ -168,8 +168,8 @@ export class Grid {
     element.setAttribute('aria-level', '2');
     element.setAttribute('aria-label', rowWords(row, this.at));
     element.removeAttribute('aria-expanded');
-    const free = freeAt(row, this.at);
-    const tone = free === undefined ? 'leaving' : free === null ? 'never' : free <= this.at ? 'free' : '';
+    const free = freeWord(row, this.at);
+    const tone = { now: 'free', leaving: 'leaving', stuck: 'never', never: 'never' }[free] || '';
     element.replaceChildren(
       h('div', { class: 'left' },
         h('span', { role: 'gridcell', class: 'c-node' }, h('span', { class: 'name', title: row.name }, row.name), ...row.badges.map((badge) => h('span', { class: 'badge', title: badgeWords(badge, this.at) }, badge[0])), row.stuck && h('span', { class: 'stuck', title: `stuck: ${row.stuck[0]}` }, h('span', {}, row.stuck[0]), h('b', {}, '!'))),
@@ -198,7 +198,7 @@ export class Grid {
 
   drawPool(element, item) {
     const { pool, rows, lanes, shut } = item;
-    const free = rows.filter((row) => row.managed && kindAt(row, this.at) === FREE).length;
+    const free = rows.filter((row) => freeWord(row, this.at) === 'now').length;
     const leaving = rows.filter(isLeaving).length;
     const shown = rows.length === item.all ? count(rows.length, 'node') : `${rows.length} of ${count(item.all, 'node')}`;
     const facts = [shown, pool.name ? `${free} free now` : 'nothing here disrupts them', leaving ? `${leaving} leaving` : ''].filter(Boolean).join(' · ');

@@ -1,6 +1,6 @@
 // The drawings in words: for screen readers, tips and tables.
 
-import { causesOf, freeAt, hasBadge, isLeaving, isNever, kindAt, nextChange, spanAt } from './board.js';
+import { causesOf, freeAt, freeWord, isLeaving, isNever, kindAt, nextChange, spanAt } from './board.js';
 import { dayTime, span, stamp, until } from './times.js';
 import { BLOCKED, DRAINING, EVENTS, FREE, GONE, STATES, count, objectName } from './words.js';
 
@@ -20,12 +20,7 @@ export function badgeWords([kind, since, why], now) {
 }
 
 export function freeWords(row, now) {
-  const found = freeAt(row, now);
-  if (found === undefined) return 'leaving';
-  if (!row.managed) return '–';
-  if (hasBadge(row, 'starting')) return 'starting';
-  if (found === null) return row.undated ? 'no date' : 'never';
-  return found <= now ? 'now' : span(found - now);
+  return freeWord(row, now) || span(freeAt(row, now) - now);
 }
 
 export function nowWords(row, now) {
@@ -47,7 +42,7 @@ export function rowWords(row, now) {
   parts.push(spanWords(row, now).join(' '));
   const next = nextChange(row, now);
   if (next) parts.push(`until ${dayTime(next)}`);
-  else if (kindAt(row, now) === BLOCKED && isNever(row)) parts.push('until somebody acts');
+  else if (kindAt(row, now) === BLOCKED && isNever(row, now)) parts.push('until somebody acts');
   const free = freeAt(row, now);
   if (free && free > now) parts.push(`free ${until(free, now)}`);
   for (const badge of row.badges) parts.push(badgeWords(badge, now));

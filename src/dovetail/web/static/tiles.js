@@ -1,9 +1,9 @@
 // At a glance: what the next day brings, what is stuck, who blocks, what is never free, and what consolidation saves.
 
-import { becomesFree, causesOf, expiresSoon, isForced, isLeaving, isNever, kindAt, spanAt } from './board.js';
+import { becomesFree, causesOf, expiresSoon, freeWord, isForced, isLeaving, isNever, kindAt, spanAt } from './board.js';
 import { h } from './elements.js';
 import { DAY, dayTime, localised, span } from './times.js';
-import { BLOCKED, FREE, categoryOf, count, objectName } from './words.js';
+import { BLOCKED, categoryOf, count, objectName } from './words.js';
 
 const SHOWN = 3;
 const HERDS = { expires: 'expire', 'gracefully-expires': 'expire gracefully', free: 'become free', disrupts: 'may be disrupted', forced: 'end by force', deadline: 'end by force' };
@@ -13,7 +13,7 @@ export function figures(rows, now) {
   const found = { free: 0, soon: 0, expiring: 0, forced: 0, pods: 0, stuck: [], waiting: 0, never: [], blocked: 0, blockers };
   for (const row of rows) {
     const kind = kindAt(row, now);
-    if (kind === FREE) found.free += 1;
+    if (freeWord(row, now) === 'now') found.free += 1;
     if (kind === BLOCKED) found.blocked += 1;
     if (becomesFree(row, now)) found.soon += 1;
     if (expiresSoon(row, now)) found.expiring += 1;
@@ -21,7 +21,7 @@ export function figures(rows, now) {
     found.pods += row.events.filter(([at, type]) => type === 'pod-deleted' && at > now && at <= now + DAY).length;
     if (row.stuck) found.stuck.push(row);
     if (row.waiting) found.waiting += 1;
-    if (isNever(row)) found.never.push(row);
+    if (isNever(row, now)) found.never.push(row);
     if (kind === BLOCKED || isLeaving(row)) tally(blockers, row, now);
   }
   found.stuck.sort((a, b) => (a.stuck[1] ?? Infinity) - (b.stuck[1] ?? Infinity) || (a.name < b.name ? -1 : 1));
