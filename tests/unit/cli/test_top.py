@@ -122,7 +122,7 @@ def test_a_small_screen_has_head_pools_nodes_and_keys() -> None:
     assert " ".join(lines[10].split()) == "NODE ST PODS FREE BLOCKED BY 00:00 12:00"
     assert lines[11] == "batch  3 nodes"
     assert lines[12].startswith("▸ batch-9dwlm    S4    4 leaving  do-not-disrupt ml/n… ▒▒▒▒")
-    assert lines[14].startswith("  batch-2fp8k    S1    4 9h40m   window ml/trainer +1 ██████████·······█████")
+    assert lines[14].startswith("  batch-2fp8k    S1    4 9h40m    window ml/trainer +1 ██████████······█████████")
     assert lines[-1] == "↑↓ move  ⏎ details  / filter  s sort: pressing  g ungroup  1/7 days  q quit"
 
 
