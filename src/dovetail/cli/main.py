@@ -10,7 +10,8 @@ from io import TextIOWrapper
 import click
 
 from dovetail import __version__
-from dovetail.cli.common.process import INTERRUPTED, fail
+from dovetail.cli.common.process import ends_at_once, fail
+from dovetail.interrupts import INTERRUPTED, end_at_once, raise_interrupts
 
 # Name, module and the line that `dovetail --help` shows for it.
 _COMMANDS = {
@@ -40,7 +41,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f"dovetail.cli.commands.{cmd_name}").command
+        with ends_at_once():
+            command: click.Command = import_module(f"dovetail.cli.commands.{cmd_name}").command
         return command
 
     def invoke(self, ctx: click.Context) -> object:
@@ -77,7 +79,9 @@ def main() -> None:
         fail("standard output is closed")
     try:
         name = "kubectl dovetail" if sys.argv[0].endswith("kubectl-dovetail") else "dovetail"
+        raise_interrupts()
         program.main(prog_name=name, standalone_mode=False)
+        end_at_once()  # what follows is the end of the interpreter
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(2)

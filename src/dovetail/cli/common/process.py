@@ -1,19 +1,16 @@
 """How the process ends, and its limit of file handles. Imports little, because `--help` must be quick."""
 
-import os
 import resource
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import click
 
+from dovetail.interrupts import end_at_once
 from dovetail.values.foreign_text import plain
-
-INTERRUPTED: Final = 130  # the exit code after Ctrl-C
-_SHOW_CURSOR: Final = "\x1b[?25h"
 
 
 def fail(line: str, *, code: int = 2) -> NoReturn:
@@ -24,21 +21,13 @@ def fail(line: str, *, code: int = 2) -> NoReturn:
 
 @contextmanager
 def ends_at_once() -> Iterator[None]:
-    """Within it, Ctrl-C ends the process with one line, whatever runs.
-
-    An exception in the middle of a simulation would leave hundreds of coroutines, each of which complains.
-    """
-    before = signal.signal(signal.SIGINT, _end)
+    """Within it, Ctrl-C ends the process with one line, whatever runs."""
+    before = signal.getsignal(signal.SIGINT)
+    end_at_once()
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _end(*_: object) -> NoReturn:
-    cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""  # a progress bar hides it
-    os.write(2, f"{cursor}dovetail: interrupted\n".encode())
-    os._exit(INTERRUPTED)
 
 
 def allow_all_handles() -> None:
