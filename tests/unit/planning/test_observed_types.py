@@ -58,6 +58,12 @@ def test_what_is_allocatable_without_a_capacity_is_capacity() -> None:
     assert (found.capacity, found.overhead) == ({"cpu": "1930m"}, {})
 
 
+def test_a_capacity_below_what_is_allocatable_is_only_what_was_requested() -> None:
+    asked = msgspec.structs.replace(claim("c").status, capacity={"cpu": "500m"})
+    (found,) = observed_types(POOL, [msgspec.structs.replace(claim("c"), status=asked)])
+    assert (found.capacity, found.overhead) == ({"cpu": "1930m"}, {})
+
+
 def test_claims_that_say_nothing_are_left_out() -> None:
     assert observed_types(POOL, []) == ()
     assert observed_types(POOL, [claim("c", cpu="")]) == ()

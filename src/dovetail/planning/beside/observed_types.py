@@ -46,10 +46,19 @@ def _type(name: str, claims: list[objects.NodeClaim], set_by_pool: set[str]) -> 
         name=name,
         requirements=tuple(_is(key, value) for key, value in sorted(labels.items())),
         offerings=tuple(Offering(requirements=tuple(_is(*each) for each in way), price=0.0) for way in sorted(ways)),
-        # Some providers, such as kwok, only report the capacity of resources that the NodeClaim requests.
-        capacity={key: str(amount) for key, amount in {**newest.status.allocatable, **newest.status.capacity}.items()},
+        capacity=_capacity(newest.status),
         overhead=_overhead(newest.status),
     )
+
+
+def _capacity(status: objects.NodeClaimStatus) -> dict[str, str]:
+    """Some providers, such as kwok, report what the NodeClaim requests, which may be less than is allocatable."""
+    amounts = {key: str(amount) for key, amount in {**status.allocatable, **status.capacity}.items()}
+    for key, amount in status.allocatable.items():
+        with suppress(QuantityError):
+            if parse_quantity(amounts[key]).nano < parse_quantity(str(amount)).nano:
+                amounts[key] = str(amount)
+    return amounts
 
 
 def _overhead(status: objects.NodeClaimStatus) -> dict[str, str]:
