@@ -68,7 +68,6 @@ async def test_a_hold_in_time_keeps_karpenter_away_and_nothing_is_counted(
 
 
 async def test_a_claim_that_somebody_deletes_is_not_counted(sim: SimCluster, program: BesideProgram) -> None:
-    """Neither is a claim that expires: nobody can be late for that."""
     await prepare(sim, 1, after=None, annotations=SHORT)
     (old,) = claims(sim)
     await until_minute(sim, 20)
@@ -76,3 +75,15 @@ async def test_a_claim_that_somebody_deletes_is_not_counted(sim: SimCluster, pro
     await sim.run_for("5m")
     assert program.count("dovetail_beside_late_total", nodepool="default") == 0
     assert program.events("TakenWhileBlocked") == []
+
+
+async def test_a_claim_that_expires_is_not_counted(sim: SimCluster, program: BesideProgram) -> None:
+    """Nobody can be late for that. The simulated Karpenter gives a reason for it, though the real one does not."""
+    await prepare(sim, 1, after=None, annotations=SHORT, expireAfter="90m")
+    (old,) = claims(sim)
+    await sim.wait_until(
+        lambda: old not in claims(sim) or "deletionTimestamp" in claims(sim)[old]["metadata"], timeout="2h"
+    )
+    assert is_taken(sim, old) or old not in claims(sim)
+    await sim.run_for("10m")
+    assert program.count("dovetail_beside_late_total", nodepool="default") == 0

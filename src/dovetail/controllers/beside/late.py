@@ -7,9 +7,10 @@ shall know.
 import logging
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import ConditionType, EventReason
+from dovetail.api.names import ConditionType, EventReason, Reason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
 from dovetail.controllers.base.writing import about_pod, warn
@@ -23,6 +24,7 @@ from dovetail.runtime.work_queue import Done, Outcome
 log = logging.getLogger(__name__)
 
 _NO_LEAD = timedelta(0)
+_GRACEFUL: Final = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED, Reason.DRIFTED})
 
 
 class LateNodes(KeyedController[str]):
@@ -55,9 +57,10 @@ class LateNodes(KeyedController[str]):
         return Done(seconds_until(hold_decision(pods, now, _NO_LEAD).until, now))
 
     def _is_taken(self, claim: objects.NodeClaim) -> bool:
-        """By a graceful command: expiry and interruption delete a claim without a DisruptionReason."""
-        pool = claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
-        return claim_record(claim).is_true(ConditionType.DISRUPTION_REASON) and self._scope.has_pool(pool)
+        """By a graceful command. Expiry and interruption ask no pod, and Karpenter gives no reason for them."""
+        record, reason = claim_record(claim), ConditionType.DISRUPTION_REASON
+        graceful = record.is_true(reason) and record.conditions[reason].reason in _GRACEFUL
+        return graceful and self._scope.has_pool(claim.metadata.labels.get(names.NODEPOOL_LABEL, ""))
 
     def _tell(self, claim: objects.NodeClaim, pod: PodRecord, now: datetime) -> None:
         name = claim.metadata.name
