@@ -1,7 +1,8 @@
 """How long does `simulate --for 1d` take for a dump of 600 nodes and 6,000 pods, as Karpenter leaves them on EC2?
 
 The dump is that of `examples/eks.json.gz`, 32 times side by side, with more pods. `python -m bench.day` prints the
-table, `python -m bench.day FILE` writes the dump, and with `profile` it says where the time goes.
+table, `python -m bench.day FILE` writes the dump, and with `profile` it says where the time goes. `karpenter`, `guard`
+and `drive` are the other modes of `simulate`.
 """
 
 import cProfile
@@ -16,7 +17,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dovetail.api.documents import Document
+from dovetail.model.decider import MODES, in_mode
+from dovetail.model.rule_settings import settings_of
 from dovetail.sim.scenarios.player import Play
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.views.simulation.report import SimulationReport
@@ -82,24 +87,27 @@ def _workers(number: int, nodes: list[str]) -> Iterator[dict[str, Any]]:
         }
 
 
-def play(hours: float) -> SimulationReport:
-    """Play that many hours of it."""
+def play(hours: float, mode: str = "run") -> SimulationReport:
+    """Play that many hours of it, with those who act in this mode of `simulate`."""
     documents = [
         Document("bench", index, None, None, item["apiVersion"], item["kind"], value=item)
         for index, item in enumerate(objects(), 1)
     ]
     scenario = read_scenario(documents, now=_START, start=_START, span=timedelta(hours=hours))
+    settings = settings_of(in_mode(mode, scenario.settings.decider, "the bench says so"))
+    scenario = msgspec.structs.replace(scenario, settings=settings)
     with Play(scenario) as playing:
         playing.advance(scenario.end)
         return playing.report()
 
 
-def print_day(hours: float = 24) -> None:
+def print_day(hours: float = 24, mode: str = "run") -> None:
     """The table."""
     began, used = time.perf_counter(), time.process_time()
-    report = play(hours)
+    report = play(hours, mode)
     seconds, computed = time.perf_counter() - began, time.process_time() - used
-    print(f"{hours:g} simulated hours of 600 nodes and 6,000 pods as on EC2: {seconds:.1f} s ({computed:.1f} s of CPU)")
+    what = f"{hours:g} simulated hours of 600 nodes and 6,000 pods as on EC2, {mode}"
+    print(f"{what}: {seconds:.1f} s ({computed:.1f} s of CPU)")
     gone = ", ".join(f"{count} {reason}" for reason, count in report.nodes.terminated.items())
     print(f"launched {report.nodes.launched}, gone {gone or 'none'}, {report.pods.evicted} pods evicted\n", flush=True)
 
@@ -108,15 +116,16 @@ def main() -> None:
     """Print it; see the module for the words."""
     words = sys.argv[1:]
     hours = next((float(word) for word in words if word.replace(".", "").isdigit()), 24.0)
+    mode = next((word for word in words if word in MODES), "run")
     if any(word.endswith(".json") for word in words):
         dump = {"apiVersion": "v1", "kind": "List", "items": list(objects())}
         Path(words[0]).write_text(json.dumps(dump))
     elif "profile" in words:
         profile = cProfile.Profile()
-        profile.runcall(print_day, hours)
+        profile.runcall(print_day, hours, mode)
         pstats.Stats(profile).sort_stats("tottime").print_stats(60)
     else:
-        print_day(hours)
+        print_day(hours, mode)
 
 
 if __name__ == "__main__":

@@ -95,6 +95,21 @@ def parse_decider(text: str) -> Decider:
     raise ValueError(f"want karpenter, karpenter@1.15, dovetail or dovetail:{modes}, not {text[:40]!r}")
 
 
+MODES: Final = (
+    str(DecidingController.KARPENTER),
+    *map(str, (DovetailMode.GUARD, DovetailMode.DRIVE, DovetailMode.RUN)),
+)
+
+
+def in_mode(mode: str, found: Decider, reason: str) -> Decider:
+    """Whoever decides if this one of MODES does, on the cluster of `found`; itself if that is so already."""
+    if mode == (found.controller if found.mode is None else found.mode):
+        return found
+    if mode == DecidingController.KARPENTER:
+        return Decider(DecidingController.KARPENTER, version=found.version, reason=reason)
+    return Decider(DecidingController.DOVETAIL, version=found.version, mode=DovetailMode(mode), reason=reason)
+
+
 def version_in(image: str) -> str | None:
     """The version in the tag of an image, such as `public.ecr.aws/karpenter/controller:1.15.0@sha256:…`."""
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]

@@ -34,6 +34,7 @@ def test_no_exchange_of_the_week_saves_nothing() -> None:
     assert len(accounts) >= DAYS
     assert all(each.realised == each.promised > 0 for each in accounts if not each.is_given_up)
     saved = report.consolidation
+    assert saved is not None
     assert (saved.unplanned, saved.moved_in_vain) == (0, 0)
     assert 0 < saved.realised == saved.promised
     told = f"{saved.realised:.3f} of the promised {saved.promised:.3f} per hour, by {saved.commands} consolidations"

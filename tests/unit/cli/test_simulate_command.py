@@ -113,6 +113,72 @@ def test_settings_are_compared(dovetail: Program) -> None:
     assert re.search(r"^pods lost +0 +0 +=$", everything, re.MULTILINE)
 
 
+WINDOWS = str(Path(__file__).parents[3] / "examples" / "scenarios" / "windows.yaml")
+
+
+@pytest.mark.parametrize(
+    ("mode", "decides", "kept", "checked"),
+    [
+        ("karpenter", "Karpenter decides: --mode says so", {"evicted": 3, "late": 3, "heldNodes": 0}, False),
+        ("guard", "Karpenter decides, and Dovetail guards: ", {"evicted": 0, "late": 0, "heldNodes": 6}, False),
+        ("drive", "Dovetail (drive) decides: --mode says so", {"evicted": 0, "late": 0, "heldNodes": 12}, False),
+        ("run", "Dovetail decides: ", {"evicted": 0, "late": None, "heldNodes": 0}, True),
+    ],
+)
+def test_karpenter_alone_and_with_dovetail_beside_it(
+    dovetail: Program, mode: str, decides: str, kept: dict[str, int | None], checked: bool
+) -> None:
+    """Six nodes drift; pods on three of them have a window at night, which Karpenter does not read."""
+    found = json.loads(dovetail("simulate", WINDOWS, "--mode", mode, "-o", "json").out)
+    assert found["nodes"]["terminated"] == {"Drifted": 6}
+    assert found["pods"]["evicted"] == 12
+    assert {key: found["protection"][key] for key in kept} == kept
+    assert found["protection"]["forced"] == 0
+    assert (found["protection"]["heldHours"] > 0) == (mode in ("guard", "drive"))
+    assert (found["checked"], found["violations"]) == (checked, [])
+    assert (found["consolidation"] is None) == (mode in ("karpenter", "guard"))
+    unheeded = [entry for entry in found["timeline"] if entry["type"] == "unheeded"]
+    assert len(unheeded) == kept["evicted"]
+    assert all("evicted all the same: disruption-schedule: outside" in entry["message"] for entry in unheeded)
+    said = dovetail("simulate", WINDOWS, "--mode", mode, "-q").out
+    assert decides in said.splitlines()[1]
+    assert f"Violations  {'none' if checked else 'not checked: the rules are those of dovetail run'}" in said
+
+
+def test_modes_are_compared(dovetail: Program, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    modes = ("--mode", "karpenter", "--compare-mode", "guard", "--report", str(page))
+    lines = dovetail("simulate", WINDOWS, *modes).out.splitlines()
+    assert lines[1:3] == [
+        "karpenter: Karpenter decides: --mode says so",
+        "guard: Karpenter decides, and Dovetail guards: --compare-mode says so",
+    ]
+    for row in (
+        r"pods evicted despite their annotations +3 +0 +−3 ",
+        r"nodes taken too early \(late\) +3 +0 +−3 ",
+        r"nodes held +0 +6 +\+6$",
+    ):
+        assert any(re.match(row, line) for line in lines), row
+    assert not any(line.startswith(("violations", "savings")) for line in lines)
+    assert "<b>3</b><span>nodes that Karpenter took too early" in page.read_text(encoding="utf-8")
+    keep = ("--set", "nodepool/default.spec.disruption.budgets=[{nodes: '0'}]", "--compare")
+    found = json.loads(dovetail("simulate", WINDOWS, *modes, *keep, "-o", "json").out)
+    assert found["labels"] == ["karpenter, as it is", f"guard, {keep[1]}"]
+
+
+def test_who_decides_in_a_cluster_is_who_acts_unless_somebody_else_shall(dovetail: Program) -> None:
+    known = ("simulate", WINDOWS, "-o", "json", "--for", "1h", "--decider", "karpenter@1.11")
+    found = json.loads(dovetail(*known).out)
+    assert (found["decider"]["controller"], found["protection"]["late"]) == ("karpenter", 0)
+    found = json.loads(dovetail(*known, "--mode", "guard").out)
+    assert found["decider"] == {
+        "controller": "dovetail",
+        "version": "1.11",
+        "mode": "guard",
+        "reason": "--mode says so",
+    }
+
+
 def test_a_page_names_the_scenario_the_date_and_the_unit_and_folds_the_log(dovetail: Program, tmp_path: Path) -> None:
     file, page = dovetail.file(POOL), tmp_path / "report.html"
     assert dovetail("simulate", file, "--report", str(page)).code == 0

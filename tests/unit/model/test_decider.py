@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.api.names import DovetailMode
-from dovetail.model.decider import Decider, DecidingController, parse_decider, version_in
+from dovetail.model.decider import MODES, Decider, DecidingController, in_mode, parse_decider, version_in
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,21 @@ def test_the_mode_is_part_of_the_value() -> None:
 def test_guard_says_what_it_cannot_do() -> None:
     assert "cannot stop a command" in parse_decider("dovetail:guard").limits
     assert parse_decider("dovetail").limits == parse_decider("karpenter@1.15").limits == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "mode", "text"),
+    [
+        ("karpenter@1.11", "karpenter", "karpenter@1.11"),
+        ("karpenter@1.11", "guard", "dovetail:guard@1.11"),
+        ("karpenter", "run", "dovetail"),
+        ("dovetail", "karpenter", "karpenter"),
+        ("dovetail:drive", "drive", "dovetail:drive"),
+        ("dovetail:drive", "guard", "dovetail:guard"),
+    ],
+)
+def test_somebody_else_acts_on_the_same_cluster(found: str, mode: str, text: str) -> None:
+    assert mode in MODES
+    decider = in_mode(mode, parse_decider(found), "a test says so")
+    assert decider.text == text
+    assert decider.reason == ("" if found == text else "a test says so")

@@ -20,7 +20,9 @@ from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
 from dovetail.cli.common.sources import ClusterInput, cluster_documents, settings_in, understood
 from dovetail.cli.text.simulate import comparison_lines, report_lines
+from dovetail.model.decider import MODES, Decider, in_mode
 from dovetail.model.finding import Finding
+from dovetail.model.rule_settings import BudgetSemantics, settings_of
 from dovetail.sim.scenarios.player import play_through
 from dovetail.sim.scenarios.reading import Scenario, read_scenario
 from dovetail.sim.scenarios.settings import Setting, SettingError, read_setting, with_settings
@@ -59,6 +61,13 @@ _LABEL: Final = 60
     help="Values for the second run; --set is then for the first.",
 )
 @click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    help="Who acts: Karpenter alone, or with Dovetail's guard or drive beside it, or Dovetail's run.  "
+    "[default: whoever decides in the cluster]",
+)
+@click.option("--compare-mode", type=click.Choice(MODES), help="Who acts in the second run, to compare.")
+@click.option(
     "--report", "page", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write the report as a web page."
 )
 @INSTANCE_TYPES
@@ -74,18 +83,22 @@ def command(
     settings: tuple[str, ...],
     compare: bool,
     others: tuple[str, ...],
+    mode: str | None,
+    compare_mode: str | None,
     page: str | None,
     instance_types: str | None,
     scheduler_config: SchedulerConfig,
 ) -> None:
     """Simulate the next hours or days of a Scenario, or of a dump of a cluster.
 
-    All controllers run in a simulated cluster, in virtual time. Nothing outside is read or written.
+    All controllers run in a simulated cluster, in virtual time: Dovetail's, or a simulated Karpenter's with Dovetail's
+    guard or drive beside it. Nothing outside is read or written.
 
     \b
       dovetail simulate examples/scenarios/week.yaml
       kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml | dovetail simulate - --for 3d
       dovetail simulate week.yaml --set nodepool/default.spec.disruption.budgets='[{nodes: "1"}]' --compare
+      dovetail simulate dump.yaml --mode karpenter --compare-mode guard
     """
     be_silent()
     paths = (*arguments, *common.paths)
@@ -110,6 +123,7 @@ def command(
         scenario = msgspec.structs.replace(scenario, problems=(*read.problems_beside_scenario, *scenario.problems))
         catalogue = catalogue_in(instance_types)
         runs = _runs(scenario, settings, others, compare=compare)
+        runs = _in_modes(runs, mode, compare_mode, common.budgets)
     with one_line_errors(), ends_at_once(), progress_bar("simulating") as progress:
         reports = [
             play_through(run, catalogue, _part(number, len(runs), progress), scheduler_profiles=profiles)
@@ -165,6 +179,29 @@ def _runs(
         return [("", with_settings(scenario, first))]
     except SettingError as error:
         fail(f"--set {error}")
+
+
+def _in_modes(
+    runs: list[tuple[str, Scenario]], mode: str | None, other: str | None, budgets: BudgetSemantics | None
+) -> list[tuple[str, Scenario]]:
+    """The same runs with whom the user wants to act, and with somebody else for comparison."""
+    if other is None:
+        return [(label, _acting(run, mode, "--mode", budgets)) for label, run in runs]
+    (first, run), (second, again) = runs[0], runs[-1]
+    pair = [(first, _acting(run, mode, "--mode", budgets)), (second, _acting(again, other, "--compare-mode", budgets))]
+    return [(_label_of_mode(run.settings.decider, label if len(runs) > 1 else ""), run) for label, run in pair]
+
+
+def _label_of_mode(decider: Decider, label: str) -> str:
+    return ", ".join(filter(None, (decider.mode or decider.controller, label)))
+
+
+def _acting(scenario: Scenario, mode: str | None, option: str, budgets: BudgetSemantics | None) -> Scenario:
+    found = scenario.settings.decider
+    decider = found if mode is None else in_mode(mode, found, f"{option} says so")
+    if decider == found:
+        return scenario
+    return msgspec.structs.replace(scenario, settings=settings_of(decider, budgets))
 
 
 def _label(settings: Sequence[Setting]) -> str:

@@ -10,7 +10,13 @@ from dovetail.cli.text.plan import price_lines
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.values.foreign_text import plain
-from dovetail.views.simulation.report import Comparison, SimulationReport, by_hour_of_day, most_important
+from dovetail.views.simulation.report import (
+    Comparison,
+    ProtectionCounts,
+    SimulationReport,
+    by_hour_of_day,
+    most_important,
+)
 
 SECOND = timedelta(seconds=1)
 _SHOWN = 20
@@ -20,6 +26,7 @@ _COLOURS = {
     "forced": "red",
     "lost": "red",
     "failed": "red",
+    "unheeded": "red",
     "fault": "magenta",
     "scenario": "magenta",
     "disrupted": "yellow",
@@ -62,12 +69,12 @@ def report_lines(report: SimulationReport, times: Times, *, verbose: bool, quiet
 
 
 def _heading(report: SimulationReport, times: Times) -> str:
-    span = span_text(report.end - report.start)
-    return (
-        click.style(f"Simulated {span}", bold=True)
-        + f" from {times.stamp(report.start)} to {times.stamp(report.end)}, seed {report.seed}\n"
-        + plain(report.decider.sentence)
-    )
+    return f"{_span(report, times)}\n{plain(report.decider.sentence)}"
+
+
+def _span(report: SimulationReport, times: Times) -> str:
+    simulated = click.style(f"Simulated {span_text(report.end - report.start)}", bold=True)
+    return f"{simulated} from {times.stamp(report.start)} to {times.stamp(report.end)}, seed {report.seed}"
 
 
 def span_text(span: timedelta) -> str:
@@ -94,7 +101,9 @@ def _figures(report: SimulationReport) -> list[str]:
         ("Cost", f"${cost.total:,.2f} in total; hourly ${cost.per_hour_start:.3f} → ${cost.per_hour_end:.3f}"),
         *(("Prices", line.removeprefix("Prices: ")) for line in price_lines(cost.prices, cost.known_share)),
     ]
-    if saved.commands:
+    if kept := _kept(report.protection):
+        rows.append(("Kept", kept))
+    if saved is not None and (saved.promised or saved.moved):
         again, vain, unplanned = map(_bad, (saved.moved_again, saved.moved_in_vain, saved.unplanned))
         rows += [
             (
@@ -109,6 +118,17 @@ def _figures(report: SimulationReport) -> list[str]:
             ),
         ]
     return [f"{click.style(f'{name:<7}', bold=True)}{text}" for name, text in rows]
+
+
+def _kept(kept: ProtectionCounts) -> str:
+    """What became of what the annotations of pods ask for."""
+    if kept.late is None and not kept.evicted + kept.forced:
+        return ""
+    gone = f"{_bad(kept.evicted)} pods evicted and {_bad(kept.forced)} forced despite their annotations"
+    if kept.late is None:
+        return gone
+    held = f"; {count(kept.held_nodes, 'node')} held, {kept.held_hours:g} h in all" if kept.held_nodes else ""
+    return f"{gone}; {_bad(kept.late)} nodes taken too early{held}"
 
 
 def _bad(count: int) -> str:
@@ -132,6 +152,8 @@ def _histogram(report: SimulationReport, times: Times) -> list[str]:
 
 
 def _violations(report: SimulationReport, times: Times) -> list[str]:
+    if not report.checked:
+        return ["", click.style("Violations", bold=True) + "  not checked: the rules are those of dovetail run"]
     if not report.violations:
         return ["", click.style("Violations", bold=True) + "  none"]
     rows = [
@@ -145,11 +167,12 @@ def _violations(report: SimulationReport, times: Times) -> list[str]:
 def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> list[str]:
     """Two runs side by side; equal rows only if verbose."""
     first, second = comparison.reports
+    modes = first.decider != second.decider
     rows = [("", *map(plain, comparison.labels), "CHANGE")]
     shown = [
         row
         for row in comparison.differences
-        if verbose or row.first != row.second or row.what in ("cost in all", "violations")
+        if verbose or row.first != row.second or row.always or (modes and row.of_modes)
     ]
     rows += [(row.title, _number(row.first), _number(row.second), _change(row.first, row.second)) for row in shown]
     equal = len(comparison.differences) - len(shown)
@@ -157,7 +180,13 @@ def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> 
     most = max(max(each) for each in counts)
     width = max(len(click.unstyle(label)) for label in comparison.labels)
     left_out = [f"{count(equal, 'figure')} equal in both; -v shows all"] if equal else []
-    lines = [_heading(first, times), "", *table(rows), *left_out, ""]
+    heading = _heading(first, times)
+    if modes:
+        deciders = zip(comparison.labels, comparison.reports, strict=True)
+        heading = "\n".join(
+            [_span(first, times), *(f"{plain(of)}: {plain(run.decider.sentence)}" for of, run in deciders)]
+        )
+    lines = [heading, "", *table(rows), *left_out, ""]
     lines.append(click.style("Disruptions by hour of the day", bold=True) + f" ({plain(str(times.zone))})")
     lines += [
         f"  {plain(label):<{width}}  {bars(each, most=most)}  at most {max(each)}"

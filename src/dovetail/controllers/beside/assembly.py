@@ -44,6 +44,11 @@ def node_holding(cluster: WatchedCluster, scope: BesideScope, policy: HoldPolicy
     return Holding(holding, holds, HoldReleases(holding, holds))
 
 
+def late_nodes(cluster: WatchedCluster, metrics: Metrics) -> list[Controller]:
+    """What counts the nodes that Karpenter takes too early, alone. It only reads."""
+    return [LateNodes(cluster, BesideScope(cluster, Selector()), BesideMetrics(metrics.registry))]
+
+
 def guard_controllers(
     cluster: WatchedCluster, metrics: Metrics, options: GuardOptions, *, durations: Callable[[], bool] = lambda: False
 ) -> list[Controller]:

@@ -37,6 +37,8 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.lease import Election, LeaseLost
 from dovetail.runtime.manager import Controller, Manager, ManagerTimings
+from dovetail.runtime.reflector import ReflectorTimings
+from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.karpenter_disruption import KarpenterCommands, KarpenterDisruption, KarpenterStrays
 from dovetail.sim.actors.karpenter_view import KarpenterClient, KarpenterView
@@ -53,7 +55,8 @@ _SELDOM_SECONDS: Final = 86_400.0
 class Karpenter:
     """One replica. `durations`: whether it is 1.12 or newer, which reads durations on pods.
 
-    `failures` None: an unexpected error ends the run.
+    `failures` None: an unexpected error ends the run. `client`: another than its own. `elects`: whether it takes its
+    Lease, as drive looks for it. `reflecting`: how often watches break.
     """
 
     def __init__(
@@ -64,7 +67,15 @@ class Karpenter:
         durations: bool = True,
         timings: Timings = Timings(),  # noqa: B008  frozen
         failures: Failures | None = None,
+        client: KarpenterClient | None = None,
+        elects: bool = True,
+        reflecting: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
+        scheduler_profiles: SchedulerProfiles | None = None,
     ) -> None:
+        self._client = client
+        self._elects = elects
+        self._reflecting = reflecting
+        self._profiles = scheduler_profiles
         self._sim = sim
         self._cloud = cloud
         self.durations = durations  # counts from the next start on
@@ -107,8 +118,15 @@ class Karpenter:
     def _manager(self) -> Manager:
         clock = self._sim.clock
         self._starts += 1
-        api = KarpenterClient(self._sim.server, NAME)
-        view = KarpenterView(api, clock, self._cloud.node_classes, failures=self._failures)
+        api = self._client or KarpenterClient(self._sim.server, NAME)
+        view = KarpenterView(
+            api,
+            clock,
+            self._cloud.node_classes,
+            timings=self._reflecting,
+            failures=self._failures,
+            scheduler_profiles=self._profiles,
+        )
         view.durations = self.durations
         election = Election(
             api,
@@ -120,7 +138,7 @@ class Karpenter:
         return Manager(
             api,
             clock,
-            election=election,
+            election=election if self._elects else None,
             recorder=EventRecorder(api, clock, instance=NAME, waiting_at_most=0),  # nobody reads its events
             reflectors=view.reflectors,
             controllers=self._controllers(view),

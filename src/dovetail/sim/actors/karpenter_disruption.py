@@ -8,7 +8,7 @@ memory only: after a restart it is forgotten, and the marks on the nodes are rem
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -35,6 +35,7 @@ from dovetail.runtime.tasks import within
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.sim.actors.karpenter_view import KarpenterView
 from dovetail.state.scheduling import SchedulingState
+from dovetail.state.store import Change
 
 IDLE_SECONDS: Final = 10.0
 AT_ONCE_SECONDS: Final = 1.0  # the objects show by then what has begun
@@ -174,22 +175,46 @@ class KarpenterDisruption(PassController):
         self._compute = compute
         self._timings = timings
         self._pass_at: datetime | None = None
+        self._looked_at: datetime | None = None  # when nothing was to be done, until something changes
+        self._changes = 0
+        for store in (cluster.pods, cluster.nodes, cluster.claims, cluster.pdbs, cluster.pools):
+            store.subscribe(self._changed)
+
+    def _changed(self, change: Change[Any]) -> None:  # noqa: ARG002
+        """A look at what has not changed would find the same: the next one is the first after the change."""
+        self._changes += 1
+        if self._looked_at is not None and self.context is not None:
+            self._look_by(self.context.clock.now())
+            self.wake()
+
+    def _look_by(self, at: datetime) -> None:
+        """Look at the next of its usual instants."""
+        if self._looked_at is not None:
+            looks = max(1, -((self._looked_at - at) // timedelta(seconds=IDLE_SECONDS)))
+            at = self._looked_at + timedelta(seconds=looks * IDLE_SECONDS)
+            self._pass_at = at if self._pass_at is None else min(self._pass_at, at)
 
     def begin(self, context: Context) -> None:
         self._planner.forget()
+        self._looked_at = None
         self._pass_at = context.clock.now()
 
     def due(self, now: datetime) -> datetime | None:  # noqa: ARG002
         return self._pass_at
 
     async def make_pass(self, context: Context, now: datetime) -> None:
+        self._looked_at = None
         self._pass_at = now + timedelta(seconds=IDLE_SECONDS)
         inputs = await self._inputs(context)
         if inputs is None:
             self._pass_at = now + timedelta(seconds=AT_ONCE_SECONDS)
             return
+        seen = self._changes
         outcome = await self._compute.run(self._planner.decide, inputs, _RULES)
         commands, pools = outcome.decision.commands, outcome.assessment.read_pools
+        if not commands and outcome.decision.complete and seen == self._changes:
+            self._rest(now, outcome.assessment.wake_at)
+            return
         if commands and outcome.decision.validated_first:
             with suppress(TimeoutError):
                 await within(context.clock, self._timings.validation_seconds, context.stopping.wait())
@@ -198,6 +223,13 @@ class KarpenterDisruption(PassController):
             self._commands.start(command, {name: read.pool for name, read in pools.items()})
         seconds = AT_ONCE_SECONDS if commands else IDLE_SECONDS
         self._pass_at = context.clock.now() + timedelta(seconds=seconds)
+
+    def _rest(self, now: datetime, wake_at: datetime | None) -> None:
+        """No event says that a provider has types again."""
+        self._looked_at, self._pass_at = now, None
+        self._look_by(now + timedelta(seconds=self._timings.instance_types_seconds))
+        if wake_at is not None:
+            self._look_by(wake_at)
 
     async def _still_valid(self, context: Context, commands: tuple[Command, ...]) -> tuple[Command, ...]:
         """The second look."""

@@ -11,18 +11,20 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dovetail.api import names
+from dovetail.api import names, objects
 from dovetail.api.names import ConditionType
 from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
-from dovetail.planning.disruption.accounts import AccountTotals
+from dovetail.model.records import PodInterner
 from dovetail.planning.disruption.records import read_record
-from dovetail.ports import NODECLAIMS, PODS, Delete, EventType, Evict, Resource, Write
+from dovetail.ports import NODECLAIMS, NODES, PODS, Delete, EventType, Evict, Resource, Write
+from dovetail.rules.protection import protection
 from dovetail.rules.reasons import MARKED
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.cluster import SimCluster
+from dovetail.sim.actors.karpenter_view import KarpenterClient
 from dovetail.sim.actors.wire import Raw, condition_of, condition_status, key_of, labels_of, node_of
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.server.api_server import ApiServer, Client
@@ -33,6 +35,7 @@ from dovetail.views.simulation import report
 from dovetail.views.simulation.report import (
     DISRUPTED,
     HOUR,
+    UNHEEDED,
     ConsolidationCounts,
     Hour,
     MachineLife,
@@ -89,6 +92,10 @@ class Ledger:
         self._commands: dict[str, str] = {}  # descriptions of commands, by ID
         self._counts: Counter[str] = Counter()
         self.disruption: DisruptionController | None = None
+        self._pods = PodInterner()
+        self._held_since = {wire.name_of(node): self.now for node in cluster.objects(wire.NODES) if is_held(node)}
+        self._held_nodes = {node["metadata"]["uid"] for node in cluster.objects(wire.NODES) if is_held(node)}
+        self._held = timedelta()
         for claim in cluster.objects(NODECLAIMS):
             self._lives[claim["metadata"]["uid"]] = _ClaimLife(
                 claim,
@@ -119,6 +126,8 @@ class Ledger:
             self._claim_changed(change)
         elif resource.plural == PODS.plural and not resource.group:
             self._pod_changed(change)
+        elif resource.plural == NODES.plural:
+            self._node_changed(change)
 
     def _claim_changed(self, change: Change) -> None:
         claim, old = change.new.body, {} if change.old is None else change.old.body
@@ -134,9 +143,9 @@ class Ledger:
             if _is_true(claim, condition) and not _is_true(old, condition):
                 entry = condition_of(claim, condition) or {}
                 self.note(reason.lower(), name, str(entry.get("message") or entry.get("reason") or ""))
-        if _is_true(claim, ConditionType.DISRUPTION_REASON) and not _is_true(old, ConditionType.DISRUPTION_REASON):
+        if _is_chosen(claim) and not (old and _is_chosen(old)):
             self._chosen(life, name)
-        elif life.disrupted_at is not None and not _is_true(claim, ConditionType.DISRUPTION_REASON):
+        elif life.disrupted_at is not None and not _is_chosen(claim):
             self._back_again(life, name)
         self._follow_commands()
 
@@ -156,9 +165,10 @@ class Ledger:
             self.note("ready", name, f"node {wire.status_of(claim).get('nodeName', '')} takes pods")
 
     def _chosen(self, life: _ClaimLife, name: str) -> None:
-        reason = str((condition_of(life.claim, ConditionType.DISRUPTION_REASON) or {}).get("reason", OTHER))
-        life.disrupted_at, life.reason = self.now, reason
         record = read_record(wire.annotations_of(life.claim).get(names.DISRUPTION_COMMAND, ""))
+        condition = condition_of(life.claim, ConditionType.DISRUPTION_REASON) or {}
+        reason = str(condition.get("reason") or (OTHER if record is None else record.reason))
+        life.disrupted_at, life.reason = self.now, reason
         self.note(DISRUPTED, name, reason, command="" if record is None else record.id)
 
     def _back_again(self, life: _ClaimLife, name: str) -> None:
@@ -214,12 +224,39 @@ class Ledger:
             self._counts["lost"] += 1
             self.note("lost", f"Pod/{key_of(pod)}", f"from {node_of(pod)}: {_LOST[reason]}")
 
-    def pod_taken_off(self, type_: str, namespace: str, name: str, *, detail: str = "") -> None:
-        """Record that the controller has evicted the pod, or deleted it for a deadline."""
+    def pod_taken_off(self, type_: str, namespace: str, name: str, *, blocked: str = "", detail: str = "") -> None:
+        """Record that a controller has evicted the pod, or deleted it for a deadline.
+
+        `blocked`: why its annotations ask to keep it.
+        """
         pod = self._cluster.object(PODS, name, namespace=namespace)
         self._counts[type_] += 1
         node = "" if pod is None else node_of(pod)
         self.note(type_, f"Pod/{namespace}/{name}", f"from {node}{detail}")
+        if blocked:
+            self._counts[f"blocked {type_}"] += 1
+            self.note(UNHEEDED, f"Pod/{namespace}/{name}", f"{type_} all the same: {blocked}")
+
+    def wish_of(self, namespace: str, name: str) -> str:
+        """Why the annotations of the pod ask to keep it now, in Dovetail's reading; empty: they do not."""
+        pod = self._cluster.object(PODS, name, namespace=namespace)
+        if pod is None or wire.annotations_of(pod).keys().isdisjoint(names.PROTECTION_ANNOTATIONS):
+            return ""
+        read = {"metadata": pod["metadata"], "status": {"phase": wire.phase_of(pod)}}
+        record = self._pods.pod(msgspec.convert(read, objects.Pod))
+        return next((f"{each.rule}: {each.message}" for each in protection(record, self.now) if not each.allowed), "")
+
+    # -- holds ---------------------------------------------------------------------------------------------------------
+
+    def _node_changed(self, change: Change) -> None:
+        """Guard and drive keep Karpenter off."""
+        node = change.new.body
+        name, held = node["metadata"]["name"], change.type is not EventType.DELETED and is_held(node)
+        if held and name not in self._held_since:
+            self._held_since[name] = self.now
+            self._held_nodes.add(node["metadata"]["uid"])
+        elif not held and (since := self._held_since.pop(name, None)) is not None:
+            self._held += self.now - since
 
     # -- the report ---------------------------------------------------------------------------------------------------
 
@@ -230,9 +267,10 @@ class Ledger:
         seed: int,
         decider: Decider,
         problems: Sequence[Finding],
-        violations: Sequence[ReportedViolation],
+        violations: Sequence[ReportedViolation] | None,
+        late: int | None,
     ) -> SimulationReport:
-        """Report on the time from the start to now."""
+        """Report on the time from the start to now. `violations` None: nothing was checked."""
         self._follow_commands()
         end = self.now
         lives = sorted(self._lives.values(), key=lambda life: life.claim["metadata"]["name"])
@@ -265,16 +303,26 @@ class Ledger:
                 per_hour_start=round(sum((life.price or 0.0 for life in lives if life.standing), 0.0), 4),
                 per_hour_end=round(self.cost_per_hour, 4),
             ),
-            consolidation=self._consolidation(end - start),
-            violations=tuple(violations),
+            protection=report.ProtectionCounts(
+                held_nodes=len(self._held_nodes),
+                held_hours=round(
+                    (self._held + sum((end - at for at in self._held_since.values()), timedelta())) / HOUR, 1
+                ),
+                evicted=self._counts["blocked evicted"],
+                forced=self._counts["blocked forced"],
+                late=late,
+            ),
+            consolidation=None if self.disruption is None else self._consolidation(self.disruption, end - start),
+            violations=tuple(violations or ()),
+            checked=violations is not None,
             hours=self._hours(start, end, lives),
             lives=tuple(_reported(life, start) for life in lives if life.launched_at is not None),
             timeline=self.timeline(),
             problems=tuple(problems),
         )
 
-    def _consolidation(self, span: timedelta) -> ConsolidationCounts:
-        totals = AccountTotals() if self.disruption is None else self.disruption.accounts.totals
+    def _consolidation(self, disruption: DisruptionController, span: timedelta) -> ConsolidationCounts:
+        totals = disruption.accounts.totals
         return ConsolidationCounts(
             commands=totals.commands,
             given_up=totals.given_up,
@@ -324,7 +372,7 @@ class Ledger:
 
 
 class ObservedClient(Client):
-    """The controller's client, which records evictions and deletions of pods in the ledger."""
+    """The client of a controller, which records evictions and deletions of pods in the ledger."""
 
     def __init__(self, server: ApiServer, name: str, ledger: Ledger) -> None:
         super().__init__(server, name)
@@ -332,12 +380,19 @@ class ObservedClient(Client):
 
     async def write(self, write: Write[T]) -> T:
         if isinstance(write, Delete) and write.resource.plural == PODS.plural:  # the pod may be gone afterwards
+            namespace = write.namespace or ""
+            blocked = self._ledger.wish_of(namespace, write.name)
             detail = f", with {write.grace_seconds} s of grace: its node's deadline is near"
-            self._ledger.pod_taken_off("forced", write.namespace or "", write.name, detail=detail)
+            self._ledger.pod_taken_off("forced", namespace, write.name, blocked=blocked, detail=detail)
+        blocked = self._ledger.wish_of(write.namespace, write.name) if isinstance(write, Evict) else ""
         answer = await super().write(write)
         if isinstance(write, Evict):
-            self._ledger.pod_taken_off("evicted", write.namespace, write.name)
+            self._ledger.pod_taken_off("evicted", write.namespace, write.name, blocked=blocked)
         return answer
+
+
+class ObservedKarpenterClient(ObservedClient, KarpenterClient):
+    """The same for Karpenter's client."""
 
 
 # -- reading claims ----------------------------------------------------------------------------------------------------
@@ -345,6 +400,16 @@ class ObservedClient(Client):
 
 def _is_true(claim: Raw, type_: ConditionType) -> bool:
     return condition_status(claim, type_) == "True"
+
+
+def _is_chosen(claim: Raw) -> bool:
+    """By the condition; drive leaves that to Karpenter, and only records its command."""
+    return _is_true(claim, ConditionType.DISRUPTION_REASON) or names.DISRUPTION_COMMAND in wire.annotations_of(claim)
+
+
+def is_held(node: Raw) -> bool:
+    annotations = wire.annotations_of(node)
+    return names.HELD in annotations and annotations.get(names.DO_NOT_DISRUPT) == "true"
 
 
 def _is_daemon(pod: Raw) -> bool:

@@ -17,52 +17,29 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
-from dovetail.api.names import DovetailMode
-from dovetail.controllers.assembly import FeatureGates, all_controllers
+from dovetail.controllers.assembly import FeatureGates
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.disruption.engine import DisruptionController
-from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.model.instance_types import InstanceType
-from dovetail.observe.metrics import Metrics
-from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, ApiError, Create, Delete, InsufficientCapacity, Patch
 from dovetail.runtime.compute import space_collections, spare_collections
-from dovetail.runtime.events import EventRecorder
-from dovetail.runtime.manager import Manager, ManagerTimings
-from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.runtime.tasks import root_cause
 from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.sim.actors.cluster import SimCluster, kind_of
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.cloud.machines import Launch, SimCloud
-from dovetail.sim.loop.virtual_loop import InlineCompute, VirtualClock, new_loop
-from dovetail.sim.scenarios.ledger import Ledger, ObservedClient
+from dovetail.sim.loop.virtual_loop import VirtualClock, new_loop
+from dovetail.sim.scenarios.ledger import Ledger
+from dovetail.sim.scenarios.programs import SELDOM_SECONDS, ProgramOptions, SimulatedPrograms
 from dovetail.sim.scenarios.reading import FaultSpec, Scenario, ScenarioEvent, error_in
 from dovetail.sim.scenarios.restore import PreparedCluster, prepare, put_in
 from dovetail.sim.scenarios.wire_checks import sound
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.views.simulation.report import ReportedViolation, SimulationReport
 
-# Heartbeats of a healthy controller, and bookmarks of watches that never break, carry no information here and would
-# cost most of the time.
-_SELDOM_SECONDS: Final = 86_400.0
-# Controllers poll less often than in a real cluster: the simulated cloud never changes its answers about drift and
-# types, consistency checks and pool counters only inform, and a pod without a place can wait a minute.
-_TIMINGS: Final = Timings(
-    retrigger_seconds=60.0,
-    drift_seconds=_SELDOM_SECONDS,
-    type_check_seconds=_SELDOM_SECONDS,
-    consistency_seconds=_SELDOM_SECONDS,
-    pool_counter_seconds=30.0,
-    # Fewer passes: each takes as long as in a real cluster, and a simulation covers weeks.
-    disruption_idle_seconds=10.0,
-    disruption_longest_seconds=60.0,
-)
 _STEPS: Final = 200  # of a progress bar
-_PATIENT: Final = ReflectorTimings(watch_seconds=86_400, idle_seconds=2 * _SELDOM_SECONDS)
 
 
 class Play:
@@ -80,9 +57,9 @@ class Play:
         self.scenario = scenario
         self.prepared: PreparedCluster = prepare(scenario, catalogue)
         self._gates = gates or FeatureGates(node_repair=scenario.settings.node_repair)
-        # The checks are those of Dovetail's rules.
-        self._checked = checked and scenario.settings.decider.mode is DovetailMode.RUN
-        self._profiles = scheduler_profiles
+        # The checks are those of `run`.
+        self._checked = checked and not scenario.settings.karpenter_drains
+        self._catalogue, self._profiles = catalogue, scheduler_profiles
         self._loop = new_loop(start=scenario.start)
         self._clock = VirtualClock(self._loop)
         self._task: asyncio.Task[None] | None = None
@@ -93,8 +70,7 @@ class Play:
         self.sim: SimCluster
         self.cloud: SimCloud
         self.ledger: Ledger
-        self.cluster: WatchedCluster
-        self.disruption: DisruptionController
+        self.programs: SimulatedPrograms
 
     def __enter__(self) -> "Play":
         space_collections()
@@ -111,6 +87,16 @@ class Play:
             self._loop.close()
             gc.unfreeze()
             gc.set_threshold(*self._before)
+
+    @property
+    def cluster(self) -> WatchedCluster:
+        return self.programs.cluster
+
+    @property
+    def disruption(self) -> DisruptionController:
+        """Of Dovetail, where it decides."""
+        assert self.programs.disruption is not None, "Karpenter decides"
+        return self.programs.disruption
 
     @property
     def now(self) -> datetime:
@@ -136,7 +122,8 @@ class Play:
             seed=self.scenario.seed,
             decider=self.scenario.settings.decider,
             problems=self.prepared.problems,
-            violations=self.violations(),
+            violations=self.violations() if self._checked else None,
+            late=self.programs.late(),
         )
 
     def violations(self) -> tuple[ReportedViolation, ...]:
@@ -149,7 +136,7 @@ class Play:
     async def _run(self) -> None:
         seed = self.scenario.seed
         self.sim = sim = SimCluster(self._clock, seed=seed, scheduler_profiles=self._profiles)
-        sim.server.bookmark_seconds = _SELDOM_SECONDS
+        sim.server.bookmark_seconds = SELDOM_SECONDS
         node_classes = self.prepared.node_classes.read_as(objects.NodeClass)
         types = self.prepared.machines.types
         self.cloud = cloud = SimCloud(sim, types=types, node_classes=node_classes, seed=seed)
@@ -162,48 +149,21 @@ class Play:
         if self._checked:
             reading = self.scenario.settings.budgets.value
             self._checkers = Checkers(sim, types=self.prepared.machines.types, reading=reading)
+        options = ProgramOptions(
+            settings=self.scenario.settings,
+            gates=self._gates,
+            seed=seed,
+            types=self._catalogue,
+            scheduler_profiles=self._profiles,
+        )
+        self.programs = SimulatedPrograms(sim, cloud, self.ledger, options)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(sim)
             await stack.enter_async_context(cloud)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            group.create_task(self._manager().run(asyncio.Event()), name="manager")
+            group.create_task(self.programs.run(), name="programs")
             for happening in sorted(self.scenario.happenings, key=lambda event: event.after):
                 group.create_task(self._happen(happening), name=happening.field)
-
-    def _manager(self) -> Manager:
-        """The controller, assembled as in `dovetail run`."""
-        api = ObservedClient(self.sim.server, names.COMPONENT, self.ledger)
-        clock, seed = self._clock, self.scenario.seed
-        self.cluster = WatchedCluster(
-            api,
-            clock,
-            self.cloud.node_classes,
-            seed=seed,
-            timings=_PATIENT,
-            scheduler_profiles=self._profiles,
-            settings=self.scenario.settings,
-        )
-        controllers = all_controllers(
-            self.cluster,
-            self.cloud,
-            Metrics(CollectorRegistry()),
-            _TIMINGS,
-            self._gates,
-            provisioning=ProvisioningOptions(compute=InlineCompute()),
-            disrupting=True,
-        )
-        (self.disruption,) = (controller for controller in controllers if isinstance(controller, DisruptionController))
-        self.ledger.disruption = self.disruption
-        return Manager(
-            api,
-            clock,
-            election=None,
-            # Nobody reads events here, and they would be most of all writes.
-            recorder=EventRecorder(api, clock, instance="simulated", waiting_at_most=0),
-            reflectors=self.cluster.reflectors,
-            controllers=controllers,
-            timings=ManagerTimings(heartbeat_seconds=_SELDOM_SECONDS),
-        )
 
     # -- events -------------------------------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ def _problems(problems: Iterable[Finding]) -> str:
 
 
 def _tiles(report: SimulationReport) -> str:
-    nodes, pods, saved = report.nodes, report.pods, report.consolidation
+    nodes, pods, saved, kept = report.nodes, report.pods, report.consolidation, report.protection
     gone = sum(nodes.terminated.values())
     tiles = [
         (f"{nodes.at_start} → {nodes.at_end}", "nodes", False),
@@ -143,13 +143,23 @@ def _tiles(report: SimulationReport) -> str:
         (str(pods.pending), "pods pending at the end", pods.pending > 0),
         (f"${report.cost.total:,.2f}", "total cost", False),
         (f"${report.cost.per_hour_start:.2f} → ${report.cost.per_hour_end:.2f}", "cost per hour", False),
-        (f"${saved.realised:.3f} of ${saved.promised:.3f}", "promised savings per hour realised", False),
-        (f"{saved.moved_per_day:g}", "pods moved by consolidation a day", False),
-        (str(saved.moved_again), "pods moved again within an hour", saved.moved_again > 0),
-        (str(saved.moved_in_vain), "pods moved in vain", saved.moved_in_vain > 0),
-        (str(saved.unplanned), "nodes that nobody planned", saved.unplanned > 0),
-        (str(len(report.violations)), "violations", bool(report.violations)),
+        (str(kept.evicted), "pods evicted despite their annotations", kept.evicted > 0),
     ]
+    if kept.late is not None:
+        tiles += [
+            (str(kept.late), "nodes that Karpenter took too early", kept.late > 0),
+            (f"{kept.held_nodes}, {kept.held_hours:g} h", "nodes held", False),
+        ]
+    if saved is not None:
+        tiles += [
+            (f"${saved.realised:.3f} of ${saved.promised:.3f}", "promised savings per hour realised", False),
+            (f"{saved.moved_per_day:g}", "pods moved by consolidation a day", False),
+            (str(saved.moved_again), "pods moved again within an hour", saved.moved_again > 0),
+            (str(saved.moved_in_vain), "pods moved in vain", saved.moved_in_vain > 0),
+            (str(saved.unplanned), "nodes that nobody planned", saved.unplanned > 0),
+        ]
+    if report.checked:
+        tiles.append((str(len(report.violations)), "violations", bool(report.violations)))
     made = "".join(
         f'<div class="tile{" bad" if bad else ""}"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for value, name, bad in tiles

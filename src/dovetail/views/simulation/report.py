@@ -103,6 +103,21 @@ class ConsolidationCounts(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     unplanned: int
 
 
+class ProtectionCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What pods asked for by their annotations, in Dovetail's reading, and what became of it.
+
+    `evicted`, `forced`: pods that were taken off all the same, the latter for the deadline of their node. `late`: nodes
+    that Karpenter had taken when one of their pods was not to be disrupted, as `dovetail_beside_late_total` counts
+    them; None: Karpenter is not there. `held_nodes`, `held_hours`: from which guard or drive kept it off.
+    """
+
+    held_nodes: int
+    held_hours: float
+    evicted: int
+    forced: int
+    late: int | None
+
+
 class Hour(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One hour of the run. `nodes`: at its end; `cost`: in it."""
 
@@ -124,8 +139,12 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     nodes: NodeCounts
     pods: PodCounts
     cost: Cost
-    consolidation: ConsolidationCounts
+    protection: ProtectionCounts
+    consolidation: ConsolidationCounts | None
+    """None: Karpenter decides, and keeps no accounts."""
     violations: tuple[ReportedViolation, ...]
+    checked: bool
+    """Whether the rules of Dovetail were checked: they are those of `run`."""
     hours: tuple[Hour, ...]
     lives: tuple[MachineLife, ...]
     timeline: tuple[TimelineEntry, ...]
@@ -133,9 +152,17 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 DISRUPTED: Final = "disrupted"
+UNHEEDED: Final = "unheeded"  # a pod went although its annotations ask to keep it
 _VIOLATION: Final = "violation"
 _FIRST_WORD: Final = re.compile(r"\w*")
 _MATTERS: Final = 5  # and what weighs more
+_KEPT: Final = (
+    "pods evicted despite their annotations",
+    "pods forced despite their annotations",
+    "nodes taken too early (late)",
+    "nodes held",
+    "hours of nodes held",
+)
 _IN_DOLLARS: Final = (
     "cost in all",
     "hourly cost at the end",
@@ -148,6 +175,7 @@ WEIGHTS: Final = {
     "forced": 8,
     "lost": 8,
     "failed": 8,
+    UNHEEDED: 7,
     DISRUPTED: 6,
     "fault": 5,
     "scenario": 5,
@@ -192,6 +220,16 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     second: float
 
     @property
+    def always(self) -> bool:
+        """Whether people want to see it even if it is equal."""
+        return self.what in ("cost in all", "violations")
+
+    @property
+    def of_modes(self) -> bool:
+        """Whether people who compare modes want to see it even if it is equal."""
+        return self.what in _KEPT
+
+    @property
     def title(self) -> str:
         """With the unit, for people."""
         return f"{self.what} ($)" if self.what in _IN_DOLLARS else self.what
@@ -208,25 +246,38 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compared(first: SimulationReport, second: SimulationReport, labels: tuple[str, str]) -> Comparison:
     """Compare the figures of two runs."""
     reasons = sorted(first.nodes.terminated.keys() | second.nodes.terminated.keys())
-    pairs = zip(_figures(first, reasons), _figures(second, reasons), strict=True)
-    differences = (Difference(what=what, first=one, second=other) for (what, one), (_, other) in pairs)
+    one, other = dict(_figures(first, reasons)), dict(_figures(second, reasons))
+    differences = (Difference(what=what, first=one[what], second=other[what]) for what in one if what in other)
     return Comparison(labels=labels, differences=tuple(differences), reports=(first, second))
 
 
 def _figures(report: SimulationReport, reasons: Sequence[str]) -> list[tuple[str, float]]:
+    """Those that this one has."""
+    kept, saved = report.protection, report.consolidation
     return [
         ("nodes launched", report.nodes.launched),
         ("nodes at the end", report.nodes.at_end),
         *((f"terminated: {reason}", report.nodes.terminated.get(reason, 0)) for reason in reasons),
         *((f"pods {field}", getattr(report.pods, field)) for field in PodCounts.__struct_fields__),
+        (_KEPT[0], kept.evicted),
+        (_KEPT[1], kept.forced),
+        *([] if kept.late is None else [(_KEPT[2], kept.late)]),
+        (_KEPT[3], kept.held_nodes),
+        (_KEPT[4], kept.held_hours),
         ("cost in all", report.cost.total),
         ("hourly cost at the end", report.cost.per_hour_end),
-        ("savings promised by the hour", report.consolidation.promised),
-        ("savings realised by the hour", report.consolidation.realised),
-        ("pods moved by consolidation", report.consolidation.moved),
-        ("pods moved again", report.consolidation.moved_again),
-        ("pods moved in vain", report.consolidation.moved_in_vain),
-        ("nodes nobody planned", report.consolidation.unplanned),
+        *(
+            []
+            if saved is None
+            else [
+                ("savings promised by the hour", saved.promised),
+                ("savings realised by the hour", saved.realised),
+                ("pods moved by consolidation", saved.moved),
+                ("pods moved again", saved.moved_again),
+                ("pods moved in vain", saved.moved_in_vain),
+                ("nodes nobody planned", saved.unplanned),
+            ]
+        ),
         ("most disruptions in one hour", max((hour.disruptions for hour in report.hours), default=0)),
-        ("violations", len(report.violations)),
+        *([("violations", len(report.violations))] if report.checked else []),
     ]
