@@ -24,6 +24,7 @@ _NAME_LABELS: Final = ("app.kubernetes.io/name", "k8s-app")
 _OWN: Final = "dovetail"
 _THEIRS: Final = "karpenter"
 _NAMED: Final = re.compile(rb'["/](?:karpenter|dovetail)[":/]')
+NOTHING_SHOWS: Final = "nothing in these files is Dovetail's"
 _MODES: Final = {BesideMode.GUARD: DovetailMode.GUARD, BesideMode.DRIVE: DovetailMode.DRIVE}
 
 
@@ -190,7 +191,7 @@ def _by_marks(clues: _Clues) -> Decider:
         return _karpenter("no object has a mark of Dovetail")
     if clues.scenario:
         return _dovetail("it plays Scenarios")
-    return _karpenter("nothing in these files is Dovetail's")
+    return _karpenter(NOTHING_SHOWS)
 
 
 def _dovetail(reason: str, mode: DovetailMode = DovetailMode.RUN) -> Decider:

@@ -339,6 +339,33 @@ def test_a_bad_baseline_is_refused(dovetail: Program, text: str | None, message:
     assert (outcome.code, outcome.out, message in outcome.err) == (2, "", True)
 
 
+# -- who decides -------------------------------------------------------------------------------------------------------
+
+WINDOW = "annotations: {karpenter.sh/disruption-schedule: '0 2 * * 6', karpenter.sh/do-not-disrupt: 1d}"
+
+
+def test_a_tree_is_told_once_that_somebody_else_may_decide(
+    dovetail: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where it makes a difference: the schedule is not read, and the duration protects nothing."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    monkeypatch.delenv("DOVETAIL_DECIDER")
+    (tree / "plain.yaml").write_text(POD)
+    told = "findings differ where Dovetail decides: --decider dovetail, or DOVETAIL_DECIDER=dovetail in the environment"
+    assert "Dovetail decides" not in dovetail("lint", str(tree)).out
+    file = tree / "window.yaml"
+    file.write_text(POD.replace("name: p", f"name: q, {WINDOW}"))
+    lines = dovetail("lint", str(tree)).out.splitlines()
+    assert lines[lines.index("Karpenter decides: nothing in these files is Dovetail's") + 1] == f"2 {told}"
+    assert json.loads(dovetail("lint", str(tree), "-o", "json").out)["otherwise"] == 2
+    assert told not in dovetail("lint", str(tree), "-q").out
+    assert told not in dovetail("lint", str(tree), "--decider", "karpenter").out
+    assert told not in dovetail("lint", str(file)).out
+    monkeypatch.setenv("DOVETAIL_DECIDER", "karpenter")
+    assert told not in dovetail("lint", str(tree)).out
+
+
 # -- progress ---------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from dovetail.cli.common.baseline import BaselineEntry, read_baseline, save_base
 from dovetail.cli.common.completion import complete_files
 from dovetail.cli.common.counting import counting
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.options import CommonOptions, common_options
+from dovetail.cli.common.options import DECIDER_VARIABLE, CommonOptions, common_options
 from dovetail.cli.common.output import (
     Times,
     count,
@@ -29,11 +29,11 @@ from dovetail.cli.common.output import (
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.tree import ManifestTree, SkippedFile, SkipReason
 from dovetail.cli.text.lint import github_lines, lines_by_file, sarif_text
-from dovetail.model.decider import KARPENTER, Decider
+from dovetail.model.decider import DOVETAIL, KARPENTER, Decider
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.rule_settings import settings_of
+from dovetail.model.rule_settings import RuleSettings, settings_of
 from dovetail.values.foreign_text import plain
-from dovetail.views.deciding import who_decides
+from dovetail.views.deciding import NOTHING_SHOWS, who_decides
 from dovetail.views.findings.joined import joined
 from dovetail.views.findings.subject import subject_of
 from dovetail.views.lint import CHECKED_KINDS, NOT_CHECKED, is_checked, lint
@@ -56,6 +56,8 @@ class LintReport(msgspec.Struct, frozen=True, rename="camel"):
     """Old findings, which are not among the problems."""
     decider: Decider
     """Whose rules the findings follow."""
+    otherwise: int
+    """How many findings differ where Dovetail decides; 0 if nobody had to assume who does."""
 
 
 @click.command("lint")
@@ -149,6 +151,8 @@ class _LintInput(Iterable[Document]):
         self.left_out = 0
         self.ahead: list[Finding] = []
         self.decider = KARPENTER
+        self.otherwise = 0
+        """How many findings differ where Dovetail decides, if the user may not have thought of that."""
         self.in_baseline = 0
         self.gone = 0
 
@@ -158,13 +162,20 @@ class _LintInput(Iterable[Document]):
         common, documents = self._common, list(self)
         settings = settings_of(common.decider or who_decides(documents), common.budgets)
         self.decider = settings.decider
-        problems = lint(documents, common.at, unit_of=tree.unit_of, not_read=tree.unread, settings=settings)
+        problems = self._found(documents, settings)
+        if tree.searched and common.decider is None and settings.decider.reason == NOTHING_SHOWS:
+            other = self._found(documents, settings_of(DOVETAIL, common.budgets))
+            self.otherwise = _differing(problems, other)
         problems += self.ahead
         self.read.update(tree.unread)
         if not tree.searched:
             return problems
         by_file = sorted([*tree.problems, *problems], key=lambda problem: (not problem.file, problem.file))
         return _with_lines(by_file)
+
+    def _found(self, documents: Sequence[Document], settings: RuleSettings) -> list[Finding]:
+        tree = self.tree
+        return lint(documents, self._common.at, unit_of=tree.unit_of, not_read=tree.unread, settings=settings)
 
     def __iter__(self) -> Iterator[Document]:
         namespace, at, end = self._common.namespace, self._common.at, self._common.end
@@ -176,6 +187,16 @@ class _LintInput(Iterable[Document]):
             if end is not None:
                 self.ahead += openings(document, at, end)
             yield document
+
+
+def _differing(some: Iterable[Finding], others: Iterable[Finding]) -> int:
+    """How many findings only one of the two has, or has with another message."""
+    told, told_otherwise = (
+        {(each.rule, each.object, each.field, each.file): str(each.message) for each in findings}
+        for findings in (some, others)
+    )
+    keys = told.keys() | told_otherwise.keys()
+    return sum(told.get(key) != told_otherwise.get(key) for key in keys)
 
 
 def _with_lines(problems: Sequence[Finding]) -> list[Finding]:
@@ -203,7 +224,7 @@ def _print(problems: Sequence[Finding], reading: _LintInput, common: CommonOptio
         report = LintReport(
             *(tuple(problems), dict(reading.read), reading.left_out),
             *(tree.files, tuple(tree.skipped), reading.in_baseline),
-            reading.decider,
+            *(reading.decider, reading.otherwise),
         )
         print_data(report, "json" if format_ == "json" else common.output)
     elif format_ == "sarif":
@@ -246,6 +267,10 @@ def _summary(problems: Sequence[Finding], reading: _LintInput, *, verbose: bool)
         lines.append(f"{read}: {kinds}" if kinds else read)
     if reading.read:
         lines.append(plain(reading.decider.sentence))
+    if reading.otherwise:
+        differ = "finding differs" if reading.otherwise == 1 else "findings differ"
+        how = f"--decider {DOVETAIL.text}, or {DECIDER_VARIABLE}={DOVETAIL.text} in the environment"
+        lines.append(f"{reading.otherwise} {differ} where Dovetail decides: {how}")
     if reading.in_baseline:
         lines.append(f"left out {count(reading.in_baseline, 'old finding')} of the baseline")
     if reading.gone:
