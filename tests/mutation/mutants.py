@@ -322,7 +322,7 @@ MUTANTS = (
     _break("growth cancels shrinking", SAVINGS, "sum(map(abs, self.changes.values()))", "abs(sum(self.changes.values()))", ACCOUNT_TESTS),
     _break("a back-off of savings keeps empty nodes", SAVINGS, "if backoff is None or not candidate.pods:", "if backoff is None:", ACCOUNT_TESTS),
     # -- plans that hold: landing, waves, worth, spare room
-    _break("a move whose pods find no room is started", LANDING, "turns[pod.uid] == _MOST_WAVES:\n            return pod", "turns[pod.uid] == _MOST_WAVES:\n            return ()", LANDING_TESTS),
+    _break("a move whose pods find no room is started", LANDING, "turns[pod.uid] == most:\n            return pod", "turns[pod.uid] == most:\n            return ()", LANDING_TESTS),
     _break("a pod without room goes later than the others", LANDING, "sorted(waves, reverse=True)", "sorted(waves)", LANDING_TESTS),
     _break("pods that need a place anyway are forgotten", LANDING, "others=(*board.arriving, *board.owed)", "others=board.arriving", LANDING_TESTS),
     _break("pods of the other commands of a pass are forgotten", LANDING, "others=(*board.arriving, *board.owed)", "others=board.owed", LANDING_TESTS),
@@ -337,7 +337,7 @@ MUTANTS = (
     _break("only one order is tried", ARRIVALS, "    yield ArrivalOrder((*others, *chain(*largest)), seed=seed)\n", "    return\n", LANDING_TESTS),
     _break("a replacement may come in one zone only", ARRIVALS, "for type_, offer in cheapest)", "for type_, offer in cheapest[:1])", LANDING_TESTS),
     _break("pods of StatefulSets arrive with the others", ARRIVALS, "return names.STATEFULSET_POD_LABEL in pod.labels", "return False", LANDING_TESTS),
-    _break("a replacement is modelled as its dearest type", ARRIVALS, "key=lambda way: (way[1].price, way[0].name))", "key=lambda way: (-way[1].price, way[0].name))", LANDING_TESTS),
+    _break("a replacement is modelled as its dearest type", ARRIVALS, "key=lambda way: (way[1].price, *_room", "key=lambda way: (-way[1].price, *_room", LANDING_TESTS),
     _break("kube-scheduler prefers full nodes", FAST_LANDING, "cpu = max(0, free_cpu) * 100 // all_cpu", "cpu = 100 - max(0, free_cpu) * 100 // all_cpu", LANDING_TESTS),
     _break("a pod is tried once", FAST_LANDING, "while waiting and len(waiting) < before:", "if waiting:", LANDING_TESTS),
     _break("waves never end", WAVES, "        if now >= progress.ends_at:\n            return True\n", "", WAVE_TESTS),

@@ -10,12 +10,12 @@ from hashlib import sha256
 from operator import and_
 
 from dovetail.api import names
-from dovetail.api.objects import NodeClaim, NodeSelectorRequirement
+from dovetail.api.objects import NodeClaim, NodeSelectorRequirement, Quantities
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import CloudError, InsufficientCapacity
 from dovetail.scheduling import requirements
 from dovetail.scheduling.labels import normalised
-from dovetail.scheduling.resources import Resources, offered_amounts, read_amounts, type_allocatable
+from dovetail.scheduling.resources import offered_amounts, read_amounts, type_allocatable
 
 RequirementsByKey = Mapping[str, Sequence[NodeSelectorRequirement]]
 
@@ -59,13 +59,12 @@ def choose(
     """The type and offering for the claim. Raises InsufficientCapacity, or CloudError if the claim lists no types.
 
     Unless `like_kwok`, such a claim can get any type that its requests fit, as from most clouds. kwok needs a list and
-    does not read requests.
+    does not read requests. Resources that a type does not know are left aside: nodes get them as requested.
     """
     wanted = by_key(claim.spec.requirements)
     candidates = _candidates(wanted, types, must_list=like_kwok)
     if not like_kwok:
-        requests = read_amounts(claim.spec.resources.requests)
-        candidates = [type_ for type_ in candidates if requests.fits(_allocatable(type_))]
+        candidates = [type_ for type_ in candidates if _fits(claim.spec.resources.requests, type_)]
     # The candidates already meet it, and the list of names can be long.
     wanted.pop(names.INSTANCE_TYPE_LABEL, None)
     best_price = float("inf")
@@ -86,9 +85,10 @@ def choose(
     return type_, equal[_drawn(seed, claim.metadata.uid, len(equal))]
 
 
-def _allocatable(type_: InstanceType) -> Resources:
+def _fits(requests: Quantities, type_: InstanceType) -> bool:
     capacity, overhead = (offered_amounts(dict(amounts))[0] for amounts in (type_.capacity, type_.overhead))
-    return type_allocatable(capacity, overhead)
+    known = {name: amount for name, amount in requests.items() if name in type_.capacity}
+    return read_amounts(known).fits(type_allocatable(capacity, overhead))
 
 
 def _candidates(wanted: RequirementsByKey, types: Mapping[str, InstanceType], *, must_list: bool) -> list[InstanceType]:
