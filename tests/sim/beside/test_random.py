@@ -14,6 +14,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import ConditionType, EventReason
 from dovetail.cli.cleanup.cleaner import clean
 from dovetail.controllers.beside.assembly import GuardOptions
+from dovetail.kube.reading import read
 from dovetail.model.beside import Roll, RollCause, at_second, read_hold, written_mark
 from dovetail.model.records import PodInterner
 from dovetail.planning.beside.holding import free_instants
@@ -111,7 +112,7 @@ class GuardChecker:
                 self.violations.append(f"{now}: {node} was taken, and is held since {since}")
 
     def _pod(self, old: Raw, now: datetime) -> None:
-        pod = self._pods.pod(objects_pod(old))
+        pod = self._pods.pod(read(msgspec.json.encode(old), objects.Pod))
         taken_at, since = self.taken_at.get(pod.node_name), self.held_since.get(pod.node_name)
         if taken_at is None or free_instants(pod).contains(now):
             return
@@ -125,11 +126,6 @@ class GuardChecker:
             if name not in self.told and not any(abs(at - down) < DOWN for down in self.down):
                 self.violations.append(f"{at}: {name} was evicted while blocked, and nobody was told")
         assert not self.violations, "\n".join(self.violations)
-
-
-def objects_pod(raw: Raw) -> objects.Pod:
-
-    return msgspec.convert(raw, objects.Pod, strict=False)
 
 
 async def user_acts(sim: SimCluster, checker: GuardChecker, chance: Random, number: int) -> None:
