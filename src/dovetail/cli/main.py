@@ -11,7 +11,7 @@ import click
 
 from dovetail import __version__
 from dovetail.cli.common.process import ends_at_once, fail
-from dovetail.interrupts import INTERRUPTED, end_at_once, raise_interrupts
+from dovetail.interrupts import INTERRUPTED
 
 # Name, module and the line that `dovetail --help` shows for it.
 _COMMANDS = {
@@ -79,9 +79,7 @@ def main() -> None:
         fail("standard output is closed")
     try:
         name = "kubectl dovetail" if sys.argv[0].endswith("kubectl-dovetail") else "dovetail"
-        raise_interrupts()
         program.main(prog_name=name, standalone_mode=False)
-        end_at_once()  # what follows is the end of the interpreter
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(2)

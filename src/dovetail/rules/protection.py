@@ -55,6 +55,11 @@ class AnnotationFault(NamedTuple):
     message: str
     remedy: str
 
+    @property
+    def severity(self) -> Severity:
+        """What is not read is no mistake where it is."""
+        return Severity.WARNING if self.rule == NOT_IN_FORCE else Severity.ERROR
+
 
 # -- do-not-disrupt ---------------------------------------------------------------------------------------------------
 
@@ -569,7 +574,7 @@ def pod_problems(pod: PodRecord) -> list[Finding]:
     """The faults as problems of this pod."""
     return [
         Finding(
-            severity=Severity.WARNING,
+            severity=fault.severity,
             rule=fault.rule,
             object=pod.object,
             field=f"metadata.annotations[{fault.annotation}]",

@@ -413,7 +413,7 @@ def test_an_old_dump_is_said_to_be_old(dovetail: Program) -> None:
     assert (
         "nothing in the dump is younger than 2026-03-06T16:18:52Z" not in dovetail("top", "-f", CLUSTER, "--at", AT).out
     )
-    late = dovetail("top", "-f", CLUSTER, "--at", "2026-11-18T00:00:00Z").out
+    late = dovetail("top", "-f", CLUSTER, "--at", "2026-11-18T00:00:00Z", "-o", "json").out
     assert "nothing in the dump is younger than 2026-03-06T16:18:52Z" in late
 
 

@@ -857,7 +857,7 @@ def test_all_faults_of_a_pod_are_problems_with_their_fields() -> None:
         ("InvalidDisruptionSchedule", "Pod/default/web-1", f"metadata.annotations[{DISRUPTION_SCHEDULE}]"),
         ("InvalidDisruptionSchedule", "Pod/default/web-1", f"metadata.annotations[{DISRUPTION_BLOCK_DURATION}]"),
     ]
-    assert all(problem.severity == "warning" and problem.remedy for problem in pod_problems(wrong))
+    assert all(problem.severity == "error" and problem.remedy for problem in pod_problems(wrong))
 
 
 def test_good_annotations_have_no_faults() -> None:

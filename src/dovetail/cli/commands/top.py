@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.core import ParameterSource
 
+from dovetail.cli.common.dump_age import old_dump
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import be_silent, output_width, print_data, without_cycle_search, working
@@ -79,7 +80,8 @@ def _print_data(common: CommonOptions, ahead: int) -> None:
     read = _read(common)
     end = common.at + timedelta(seconds=ahead)
     assessment = assessed(read, common.source, common.at)
-    outlook = forecast(assessment, end, problems=read.problems)
+    old = old_dump(read.snapshot, common.at) if common.paths else ()
+    outlook = forecast(assessment, end, problems=[*read.problems, *old])
     print_data(outlook, common.output)
 
 

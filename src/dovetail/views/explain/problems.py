@@ -10,15 +10,14 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import ClaimRecord, NodeRecord, PodRecord
 from dovetail.model.refs import Ref, Sentence
 from dovetail.rules.budgets import GROWN, budget_problems
-from dovetail.rules.protection import may_be_protected, pod_problems, read_on_node
+from dovetail.rules.protection import may_be_protected, pod_problems
 from dovetail.rules.states import NodeState
-from dovetail.values.duration import shown
 from dovetail.values.timestamp import TimeError, parse_time, spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment
 from dovetail.views.explain.badges import hanging
 from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.budgets import limit_findings, unread_graceful
-from dovetail.views.findings.pods import Template, protection_findings, unread_on_node
+from dovetail.views.findings.pods import NOT_REPAIRED, Template, node_findings, protection_findings
 from dovetail.views.findings.subject import Subject
 
 
@@ -88,34 +87,24 @@ def _warnings(findings: Iterable[Finding]) -> Iterator[Finding]:
     return (finding for finding in findings if finding.severity is not Severity.INFO)
 
 
-def _unread_on_node(node: NodeRecord, value: str) -> Iterator[Finding]:
-    """A do-not-disrupt that has no effect on a Node (R6)."""
-    meaning = read_on_node(node.settings, value)
-    if meaning.fault is not None:
-        yield Finding(
-            severity=Severity.WARNING,
-            rule=names.EventReason.INVALID_DO_NOT_DISRUPT,
-            object=node.object,
-            field=f"metadata.annotations[{names.DO_NOT_DISRUPT}]",
-            message=f"{shown(value)} on a Node blocks nothing",
-            remedy=meaning.fault.remedy,
-        )
-    elif meaning.span_ns is not None and not node.settings.node_durations:
-        field = f"metadata.annotations[{names.DO_NOT_DISRUPT}]"
-        yield unread_on_node(_subject(node.object), field, value)
+def _annotation_problems(node: NodeRecord) -> Iterator[Finding]:
+    values = {names.DO_NOT_DISRUPT: node.do_not_disrupt, names.DO_NOT_REPAIR: node.do_not_repair}
+    annotations = {key: value for key, value in values.items() if value is not None}
+    for finding in node_findings(_subject(node.object), "metadata", annotations, node.settings):
+        # A Node that is well is not worth the word that it is not repaired.
+        if finding.severity is not Severity.INFO or (finding.rule == NOT_REPAIRED and not node.ready):
+            yield finding
 
 
 def node_problems(assessed: NodeAssessment, at: datetime) -> Iterable[Finding]:
     """The problems of one node."""
     claim, node = assessed.member.claim, assessed.member.node
-    if node is not None and node.do_not_disrupt is not None:
-        yield from _unread_on_node(node, node.do_not_disrupt)
+    if node is not None and (node.do_not_disrupt is not None or node.do_not_repair is not None):
+        yield from _annotation_problems(node)
     if node is not None and node.held is not None:
         yield from _warnings(mark_findings(_subject(node.object), {names.HELD: node.held}))
     if claim is not None and claim.rolled is not None:
         yield from mark_findings(_subject(claim.object), {names.ROLLED: claim.rolled})
-    if node is not None and node.do_not_repair is not None:
-        yield from _not_repaired(node, node.do_not_repair)
     if node is not None and node.pool and claim is None:
         yield Finding(
             severity=Severity.WARNING,
@@ -177,29 +166,6 @@ def _deletion_problems(assessed: NodeAssessment, claim: ClaimRecord, at: datetim
                 "draining without a limit and waiting for ", *waits_for, "; meanwhile it uses a slot of every budget"
             ),
             remedy="unblock or delete these pods; set terminationGracePeriod in the NodePool's template for new nodes",
-        )
-
-
-def _not_repaired(node: NodeRecord, value: str) -> Iterable[Finding]:
-    """Only "true" keeps an unhealthy node (R47)."""
-    field = f"metadata.annotations[{names.DO_NOT_REPAIR}]"
-    if value == "true" and not node.ready:
-        yield Finding(
-            severity=Severity.INFO,
-            rule="NotRepaired",
-            object=node.object,
-            field=field,
-            message="the Node is not Ready, and is not replaced however long that lasts",
-            remedy="remove the annotation to have it replaced",
-        )
-    elif value not in ("true", "false"):
-        yield Finding(
-            severity=Severity.WARNING,
-            rule="InvalidDoNotRepair",
-            object=node.object,
-            field=field,
-            message=f"{shown(value)} has no effect: the Node is replaced if it stays unhealthy",
-            remedy='write "true", or remove the annotation',
         )
 
 

@@ -33,6 +33,7 @@ from dovetail.values.timestamp import spoken_time
 from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.subject import Subject
 
+NOT_REPAIRED = "NotRepaired"
 _MAX_KEYS = 20
 _MAX_FAULTS = 3
 _WINDOW_EXAMPLE = f'{names.DISRUPTION_SCHEDULE}: "0 2 * * 6"'
@@ -90,9 +91,7 @@ def _faults(subject: Subject, template: Template, settings: RuleSettings) -> lis
     for fault in annotation_faults(template.annotations, settings):
         grouped[fault.rule, fault.annotation].append(fault)
     return [
-        (subject.warning if rule == NOT_IN_FORCE else subject.error)(
-            rule, template.field(key), _joined(faults), faults[0].remedy
-        )
+        subject.finding(faults[0].severity, rule, template.field(key), _joined(faults), faults[0].remedy)
         for (rule, key), faults in grouped.items()
     ]
 
@@ -200,7 +199,7 @@ def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Fin
     )
 
 
-def unread_on_node(subject: Subject, field: str, value: str) -> Finding:
+def _unread_on_node(subject: Subject, field: str, value: str) -> Finding:
     """A duration on a Node, which only Dovetail reads (R6)."""
     message = f'not in force: Karpenter reads only "true" on a Node, not {shown(value)}'
     return subject.warning(NOT_IN_FORCE, field, message, 'write "true", or use dovetail drive or run')
@@ -219,11 +218,11 @@ def node_findings(
         message = f"{shown(value)} on a Node blocks nothing: only {some}, unlike on a pod"
         yield subject.error(names.EventReason.INVALID_DO_NOT_DISRUPT, field, message, fault.remedy)
     elif value is not None and value != "true" and not settings.node_durations:
-        yield unread_on_node(subject, field, value)
+        yield _unread_on_node(subject, field, value)
     value, field = annotations.get(names.DO_NOT_REPAIR), annotation_field(path, names.DO_NOT_REPAIR)
     if value == "true":
         message = "the node is not replaced when it is unhealthy, however long that lasts"
-        yield subject.info("NotRepaired", field, message, "remove the annotation, unless this is meant")
+        yield subject.info(NOT_REPAIRED, field, message, "remove the annotation, unless this is meant")
     elif value not in (None, "false"):
         message = f'{shown(value)} has no effect: only "true" keeps an unhealthy node'
         yield subject.error("InvalidDoNotRepair", field, message, 'write "true", or remove the annotation')

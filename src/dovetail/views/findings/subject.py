@@ -35,17 +35,25 @@ class Subject(NamedTuple):
         return Ref(self.kind, self.namespace, self.name)
 
     def error(self, rule: str, field: str, message: str, remedy: str) -> Finding:
-        return self._problem(Severity.ERROR, rule=rule, field=field, message=message, remedy=remedy)
+        return self.finding(Severity.ERROR, rule, field, message, remedy)
 
     def warning(self, rule: str, field: str, message: str, remedy: str) -> Finding:
-        return self._problem(Severity.WARNING, rule=rule, field=field, message=message, remedy=remedy)
+        return self.finding(Severity.WARNING, rule, field, message, remedy)
 
     def info(self, rule: str, field: str, message: str, remedy: str) -> Finding:
-        return self._problem(Severity.INFO, rule=rule, field=field, message=message, remedy=remedy)
+        return self.finding(Severity.INFO, rule, field, message, remedy)
 
-    def _problem(self, severity: Severity, **words: str) -> Finding:
-        line = msgspec.UNSET if self.line is None else self.line
-        return Finding(severity=severity, object=self.object, file=self.file, line=line, **words)
+    def finding(self, severity: Severity, rule: str, field: str, message: str, remedy: str) -> Finding:
+        return Finding(
+            severity=severity,
+            rule=rule,
+            object=self.object,
+            field=field,
+            message=message,
+            remedy=remedy,
+            file=self.file,
+            line=msgspec.UNSET if self.line is None else self.line,
+        )
 
 
 class _Meta(objects.Wire, frozen=True):

@@ -10,7 +10,7 @@ from dovetail.api.schema import describe
 from dovetail.api.yaml_events import join, shorten
 from dovetail.model.finding import Finding
 from dovetail.model.rule_settings import RuleSettings
-from dovetail.rules.protection import NOT_IN_FORCE, annotation_faults, read_do_not_disrupt
+from dovetail.rules.protection import annotation_faults, read_do_not_disrupt
 from dovetail.views.findings.subject import Subject
 
 # Where the values are, by group and kind.
@@ -58,5 +58,5 @@ def _annotations(subject: Subject, annotations: dict[str, Any], path: str, setti
                 f'quote it: "{describe(value)}"' if fault is None else "put the value in quotes, as it is written",
             )
     for fault in annotation_faults(texts, settings):
-        tell = subject.warning if fault.rule == NOT_IN_FORCE else subject.error
-        yield tell(fault.rule, f"{path}[{fault.annotation}]", fault.message, fault.remedy)
+        field = f"{path}[{fault.annotation}]"
+        yield subject.finding(fault.severity, fault.rule, field, fault.message, fault.remedy)
