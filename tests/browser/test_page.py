@@ -139,7 +139,7 @@ def test_the_filter_stands_in_the_address(page: Page, example: Snapshot) -> None
         opened(page, server.url)
         page.locator("#filter").fill("is:free")
         expect(page.locator("#count")).to_have_text(f"3 of {NODES} nodes")
-        expect(page.locator(".item.node .name")).to_have_text(["general-4xk9d", "general-hq6rl", "general-n9s4b"])
+        expect(page.locator(".item.node .name")).to_have_text(["batch-t5hxv", "general-4xk9d", "general-n9s4b"])
         assert "filter=is%3Afree" in page.url
         page.reload()
         expect(page.locator("#count")).to_have_text(f"3 of {NODES} nodes")
@@ -153,9 +153,9 @@ def test_the_filter_stands_in_the_address(page: Page, example: Snapshot) -> None
 def test_tiles_filter_and_open(page: Page, example: Snapshot) -> None:
     with served(shown(example)) as server:
         opened(page, server.url)
-        page.locator(".tile", has_text="Never free").locator("button.big").click()
+        page.locator(".tile", has_text="Stuck").locator("button.big").click()
         expect(page.locator("#count")).to_have_text(f"1 of {NODES} nodes")
-        page.locator(".tile", has_text="Never free").locator("button.big").click()
+        page.locator(".tile", has_text="Stuck").locator("button.big").click()
         expect(page.locator("#count")).to_have_text(f"{NODES} nodes")
         page.locator(".tile", has_text="Stuck").locator(".line").first.click()
         expect(page.locator("#drawer h2")).to_have_text("services-6bqnc")

@@ -17,6 +17,7 @@ from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.replacing import launch_price
 from dovetail.scheduling.placement import MachineType, NewClaim, PodInfo, Solution
 from dovetail.views.explain.data import View
+from dovetail.views.explain.pending import PendingSummary
 
 _BILLIONTH = 1e-9
 _TYPES_NAMED = 10
@@ -130,6 +131,7 @@ class PlanView(View, frozen=True):
     complete: bool
     """False: the time limit was reached before everything was examined."""
     problems: tuple[Finding, ...]
+    pending: PendingSummary = PendingSummary()
 
 
 def plan_view(
@@ -144,6 +146,7 @@ def plan_view(
     prices: PriceView,
     removals: Iterable[RemovalView] = (),
     problems: Sequence[Finding] = (),
+    pending: PendingSummary = PendingSummary(),  # noqa: B008
 ) -> PlanView:
     """`pools`: of every node to show, by name. `left`: nodes with a reason to go that rules block.
 
@@ -159,6 +162,7 @@ def plan_view(
         removals=tuple(removals),
         complete=decision.complete,
         problems=tuple(problems),
+        pending=pending,
     )
 
 

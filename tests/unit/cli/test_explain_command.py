@@ -495,7 +495,21 @@ def test_an_old_dump_is_told_with_the_time_at_which_it_was_taken(dovetail: Progr
 def test_a_whole_dump_begins_with_totals(dovetail: Program) -> None:
     lines = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY).out.splitlines()
     assert lines[2] == "12 nodes: 1 stuck, 4 waiting, 2 leaving, 1 starting, 1 may go, 3 stay"
-    assert lines[3].startswith("blocked most by: disruption-schedule 2, consolidate-after 1")
+    assert lines[3].startswith(
+        "blocked most by: Deployment/shop/checkout (disruption-block-schedule) 2 nodes, NodePool/"
+    )
+    assert lines[3].endswith(" and 9 more (-v)")
+    assert lines[4] == "1 pod is pending: it fits on no node yet; dovetail explain pod/ml/trainer-1 says why"
+    every = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, "-v").out
+    for owner in ("PodDisruptionBudget/data/postgres (pod-disruption-budget)", "StatefulSet/ml/notebook-anna"):
+        assert owner in every.splitlines()[3]
+
+
+def test_every_command_shows_the_same_problems(dovetail: Program) -> None:
+    asked = ("-f", CLUSTER, "--at", FRIDAY, "-o", "json")
+    explained, planned = (json.loads(dovetail(command, *asked).out)["problems"] for command in ("explain", "plan"))
+    assert explained
+    assert all(problem in planned for problem in explained)
 
 
 def test_explain_has_the_findings_of_lint(dovetail: Program) -> None:

@@ -53,6 +53,8 @@ def test_only_one_pool_or_reason(dovetail: Program) -> None:
     assert of_pool["commands"] == []
     empty = json.loads(dovetail("plan", "-f", CLUSTER, "--at", AT, "-o", "json", "--reason", "empty").out)
     assert empty["commands"] == []
+    head = dovetail("plan", "-f", CLUSTER, "--at", AT, "--nodepool", "general").out.splitlines()[1]
+    assert head == f"At {AT} nothing would be disrupted: 4 nodes wait, 1 stays"
 
 
 def test_machines_and_prices_can_be_given(dovetail: Program) -> None:

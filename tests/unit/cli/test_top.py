@@ -116,13 +116,14 @@ def test_a_small_screen_has_head_pools_nodes_and_keys() -> None:
     assert lines[1] == "Dovetail decides"
     assert lines[2] == "12 nodes + 1 of no NodePool: 1 stuck, 4 waiting, 2 leaving, 1 starting, 1 may go"
     assert lines[3] == "free: 3 now, 4 within 24h, 0 never.  Next 24h: 0 end by force, 0 expire"
-    assert lines[4].startswith("4 problems, such as Pod/ci/deploy-agent-")
-    assert " ".join(lines[5].split()) == "POOL NODES USED Empty Drifted Underutil. Expired NEXT CHANGE"
-    assert " ".join(lines[7].split()).startswith("general 5 1 2/3 0/0 0/0 forceful 17:00 Drifted")
-    assert " ".join(lines[10].split()) == "NODE ST PODS FREE BLOCKED BY 00:00 12:00"
-    assert lines[11] == "batch  3 nodes"
-    assert lines[12].startswith("▸ batch-9dwlm    S4    4 leaving  do-not-disrupt ml/n… ▒▒▒▒")
-    assert lines[14].startswith("  batch-2fp8k    S1    4 9h40m    window ml/trainer +1 ██████████······█████████")
+    assert lines[4] == "1 pod is pending: it fits on no node yet"
+    assert lines[5].startswith("4 problems, such as Pod/ci/deploy-agent-")
+    assert " ".join(lines[6].split()) == "POOL NODES USED Empty Drifted Underutil. Expired NEXT CHANGE"
+    assert " ".join(lines[8].split()).startswith("general 5 1 2/3 0/0 0/0 forceful 17:00 Drifted")
+    assert " ".join(lines[11].split()) == "NODE ST PODS FREE BLOCKED BY 00:00 12:00"
+    assert lines[12] == "batch  3 nodes"
+    assert lines[13].startswith("▸ batch-9dwlm    S4    4 leaving  do-not-disrupt ml/n… ▒▒▒▒")
+    assert lines[15].startswith("  batch-2fp8k    S1    4 9h40m    window ml/trainer +1 ██████████······█████████")
     assert lines[-1] == "↑↓ move  ⏎ details  / filter  s sort: pressing  g ungroup  1/7 days  q quit"
 
 
@@ -235,8 +236,8 @@ def test_problems_and_herds_stand_above() -> None:
     )
     board = msgspec.structs.replace(board, problems=board.problems * 50, herds=(herd,))
     lines = texts(drawn(ViewState(), board=board))
-    assert lines[4] == herd.message
-    assert lines[5].startswith("200+ problems, such as Pod/ci/deploy-agent-")
+    assert lines[5] == herd.message
+    assert lines[6].startswith("200+ problems, such as Pod/ci/deploy-agent-")
 
 
 def test_a_controller_that_does_not_run_stands_above_all_and_whole() -> None:
@@ -249,7 +250,7 @@ def test_a_controller_that_does_not_run_stands_above_all_and_whole() -> None:
     board = msgspec.structs.replace(example(), problems=(stopped, *example().problems))
     lines = texts(drawn(ViewState(), board=board))
     assert " ".join(line.strip() for line in lines[2:5]) == f"N{message[1:]} → run it"
-    assert lines[7].startswith("4 problems, such as Pod/ci/deploy-agent-")
+    assert lines[8].startswith("4 problems, such as Pod/ci/deploy-agent-")
     alone = texts(drawn(ViewState(), board=msgspec.structs.replace(board, problems=(stopped,))))
     assert not any("problem" in line for line in alone)
 

@@ -127,6 +127,8 @@ def _only(explanation: Explanation, namespace: str) -> Explanation:
     about = {ref for node in nodes for ref in refs_of(node)} | {Ref("NodePool", "", pool) for pool in pools if pool}
     return msgspec.structs.replace(
         explanation,
+        blockers=UNSET,
+        pending=UNSET,
         pods=pods,
         nodes=nodes,
         nodepools=tuple(pool for pool in explanation.nodepools if pool.name in pools),
@@ -168,6 +170,8 @@ def _select(
     return msgspec.structs.replace(
         explanation,
         workloads=chosen_workloads or UNSET,
+        blockers=UNSET,
+        pending=UNSET,
         pods=pods,
         nodes=nodes,
         nodepools=pools,

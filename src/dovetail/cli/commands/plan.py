@@ -1,7 +1,7 @@
 """`dovetail plan`: what the controller would do now, what it would save, and why other nodes stay."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -21,7 +21,7 @@ from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS, spread_kinds
 from dovetail.cli.common.replacements import with_replacements
 from dovetail.cli.common.scheduler_config import SCHEDULER_CONFIG, SchedulerConfig
-from dovetail.cli.common.sources import read_cluster
+from dovetail.cli.common.sources import ClusterInput, read_cluster
 from dovetail.cli.text.plan import plan_lines
 from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding, Severity
@@ -37,9 +37,11 @@ from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.values.timestamp import spoken_time
-from dovetail.views.assessment import assess
+from dovetail.views.assessment import Assessment, assess
 from dovetail.views.explain.answers import answer
 from dovetail.views.explain.data import AnswerView
+from dovetail.views.explain.pending import PendingSummary, PendingView, pending_pods, pending_view
+from dovetail.views.explain.problems import all_problems
 from dovetail.views.explain.standings import NodeStanding
 from dovetail.views.plan import (
     DrainedNode,
@@ -111,16 +113,18 @@ def command(
         )
         removals = [_removal(still, drained, read.snapshot, common.at) for drained in still.drained]
         rules = execution_of(read.snapshot.settings.decider).options(spot_to_spot=spot_to_spot)
+        assessment = with_replacements(assess(read.snapshot, still.board.at), still)
         plan = _planned(
             still,
             rules,
             nodepool=nodepool,
             reason=reason,
-            answers=_answers(read.snapshot, still, reason),
+            answers=_answers(assessment, reason),
             removals=removals,
             decider=read.snapshot.settings.decider,
             prices=PriceView(instance_types or BUILT_IN, still.known_share),
-            problems=read.problems_beside_scenario,
+            problems=all_problems(assessment, _given(read, still)),
+            pending=PendingSummary() if removals else pending_pods(read.snapshot.pods, _pending(read.snapshot, still)),
         )
     if nodepool is not None and nodepool not in still.board.pools:
         fail(f"there is no NodePool {nodepool} in the input")
@@ -142,7 +146,8 @@ def _planned(
     removals: list[RemovalView],
     decider: Decider,
     prices: PriceView,
-    problems: list[Finding],
+    problems: Sequence[Finding],
+    pending: PendingSummary,
 ) -> PlanView:
     """The plan; with removals, it has nothing else."""
     board, pools = still.board, still.pools
@@ -165,17 +170,30 @@ def _planned(
         removals=removals,
         decider=decider,
         prices=prices,
-        problems=[
-            *problems,
-            *(problem for problem in still.problems if problem.rule not in _OF_TIME),
-            *_put_off(still),
-        ],
+        problems=problems,
+        pending=pending,
     )
 
 
-def _answers(snapshot: Snapshot, still: OneShotResult, reason: str | None) -> dict[str, NodeAnswer]:
+def _given(read: ClusterInput, still: OneShotResult) -> list[Finding]:
+    """The problems of reading and simulating."""
+    return [
+        *read.problems_beside_scenario,
+        *(problem for problem in still.problems if problem.rule not in _OF_TIME),
+        *_put_off(still),
+    ]
+
+
+def _pending(snapshot: Snapshot, still: OneShotResult) -> dict[tuple[str, str], PendingView]:
+    """Why pods are on no node, as the simulation finds."""
+    if not still.unbound:
+        return {}
+    facts = still.pending({member.name: member.claim for member in snapshot.nodes if member.claim is not None})
+    return {key: pending_view(pod, facts) for key, pod in still.unbound.items()}
+
+
+def _answers(assessment: Assessment, reason: str | None) -> dict[str, NodeAnswer]:
     """What `explain` says of the nodes that leave, wait or are stuck, so that both commands agree."""
-    assessment = with_replacements(assess(snapshot, still.board.at), still)
     nodes = ((node, answer(assessment, node, list(assessment.reasons(node).values()))) for node in assessment.nodes)
     return {
         node.member.name: _answer(node.state, view)

@@ -21,6 +21,7 @@ from dovetail.cli.common.wrapping import broken_line, fitted_cells, joined_rows,
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import is_printable, json_escaped, plain
 from dovetail.values.timestamp import TimeError, parse_time, relative, spoken_time
+from dovetail.views.explain.pending import FITTING_NOWHERE, PendingSummary
 from dovetail.views.findings.joined import joined
 from dovetail.views.leading import NO_CONTROLLER
 
@@ -189,6 +190,15 @@ def fitting_names(names: Iterable[str], width: int) -> dict[str, str]:
     if max(map(len, names), default=0) > width and len(hosts) == len(names):
         return {name: cut_middle(plain(name.partition(".")[0]), width) for name in names}
     return {name: cut_middle(plain(name), width) for name in names}
+
+
+def pending_lines(pending: PendingSummary) -> list[str]:
+    """How many pods wait for what, and how to ask about one that somebody may have to help; nothing without pods."""
+    if not pending:
+        return []
+    first = pending.counts[0]
+    ask = f"; dovetail explain pod/{plain(first.pods[0].path)} says why" if first.reason in FITTING_NOWHERE else ""
+    return [f"{pending}{ask}"]
 
 
 def count(number: int, one: str, several: str = "") -> str:

@@ -7,15 +7,16 @@ from datetime import datetime
 import click
 from msgspec import UNSET
 
-from dovetail.cli.common.output import Times, count, problem_lines, sections, table
+from dovetail.cli.common.output import Times, count, pending_lines, problem_lines, sections, table
 from dovetail.model.refs import Ref
 from dovetail.rules.budgets import BudgetConsumer
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Remark, Rule
 from dovetail.values.foreign_text import plain
 from dovetail.views.explain.badges import Badge, BadgeKind
+from dovetail.views.explain.blocking import BlockerView
 from dovetail.views.explain.data import AnswerView
-from dovetail.views.explain.pending import PendingView
+from dovetail.views.explain.pending import PendingSummary, PendingView
 from dovetail.views.explain.standings import COUNTED, LEAVING, NOW, NodeStanding, free_word, standing_word
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, ReasonView, VerdictView
 from dovetail.views.explain.workloads import WorkloadView
@@ -23,6 +24,7 @@ from dovetail.views.explain.workloads import WorkloadView
 # In one line; JSON has all.
 _MOST_TURNS = 6
 _MOST_USERS = 10
+_MOST_BLOCKERS = 3
 _NOTED = frozenset({BadgeKind.NOT_READY, BadgeKind.CORDONED})
 # Rules of the pool, which say the same of all its nodes.
 _OF_POOLS = frozenset({Rule.BUDGET, Rule.NODEPOOL, Rule.SCALE_OUT})
@@ -68,7 +70,8 @@ def explanation_lines(
         for node in explanation.nodes:
             lines += ["", *text.answer(node)]
     elif nodes and namespace is None:
-        lines += text.summary(nodes)
+        lines += text.summary(nodes, explanation.blockers or ())
+        lines += pending_lines(explanation.pending or PendingSummary())
     if not (explanation.nodes or explanation.pods or explanation.nodepools or workloads):
         lines.append("The input has no Node, NodeClaim, NodePool or Pod, so there is nothing to explain.")
         lines.append("To check manifests before they are applied, use `dovetail lint`.")
@@ -94,23 +97,20 @@ class _ExplainText:
         self.named = named
         self.brief = brief
 
-    def summary(self, nodes: tuple[NodeView, ...]) -> list[str]:
-        """How many nodes are leaving, free, waiting or stuck, and which rules block most of them."""
-        standings: Counter[str] = Counter()
-        rules: Counter[str] = Counter()
+    def summary(self, nodes: tuple[NodeView, ...], blockers: Sequence[BlockerView]) -> list[str]:
+        """Each node once by what it needs in order to go, and who blocks most of those that should."""
         own = [node for node in nodes if node.managed]
-        for node in own:
-            if node.answer is UNSET:
-                continue
-            standings[standing_word(node.answer.standing, node.state)] += 1
-            if node.answer.rule and node.answer.standing in (NodeStanding.WAITING, NodeStanding.STUCK):
-                rules[node.answer.rule] += 1
-        counts = [f"{standings[standing]} {words}" for standing, words in COUNTED.items() if standings[standing]]
-        ordered = sorted(rules.items(), key=lambda each: (-each[1], each[0]))
-        most = ", ".join(f"{rule} {number}" for rule, number in ordered)
         if not own:
             return [f"{count(len(nodes), 'node')} without a NodePool"]
-        return [f"{count(len(own), 'node')}: {', '.join(counts)}", *([f"blocked most by: {most}"] if most else [])]
+        standings = Counter(standing_word(node.answer.standing, node.state) for node in own if node.answer is not UNSET)
+        counts = [f"{standings[standing]} {words}" for standing, words in COUNTED.items() if standings[standing]]
+        lines = [f"{count(len(own), 'node')}: {', '.join(counts)}"]
+        if blockers:
+            shown = blockers if self.verbose else blockers[:_MOST_BLOCKERS]
+            named = [f"{plain(str(each.owner))} ({each.rule}) {count(each.nodes, 'node')}" for each in shown]
+            more = len(blockers) - len(shown)
+            lines.append(f"blocked most by: {', '.join(named)}{f' and {more} more (-v)' if more else ''}")
+        return lines
 
     def answer(self, node: NodeView) -> list[str]:
         """The answer for the node in one sentence, and the next step."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from dovetail.cli.common.instance_types import BUILT_IN
-from dovetail.cli.common.output import Times, count, problem_lines, sections, table
+from dovetail.cli.common.output import Times, count, pending_lines, problem_lines, sections, table
 from dovetail.values.foreign_text import plain
 from dovetail.views.plan import CommandView, MoveView, NewNodeView, NodeOutcome, NodeOutcomeView, PlanView, RemovalView
 
@@ -25,6 +25,7 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
     text = _PlanText(times, verbose=verbose)
     lines = [
         f"At {times.stamp(plan.at)}{text.summary(plan)}",
+        *pending_lines(plan.pending),
         *price_lines(plan.prices.source, plan.prices.known_share),
     ]
     for removal in plan.removals:
@@ -70,10 +71,12 @@ class _PlanText:
             NodeOutcome.LEAVING: ("is leaving already", "are leaving already"),
             NodeOutcome.STAYS: ("stays", "stay"),
         }
-        others = ", ".join(f"{fates[fate]} {words[fates[fate] > 1]}" for fate, words in named.items() if fates[fate])
-        rest = f"; of the other nodes {others}" if others else ""
+        counted = [(fates[fate], words[fates[fate] > 1]) for fate, words in named.items() if fates[fate]]
+        others = ", ".join(f"{number} {words}" for number, words in counted)
         if not plan.commands:
-            return f" nothing would be disrupted{rest}"
+            others = others.replace(" ", " node " if counted[0][0] == 1 else " nodes ", 1) if counted else ""
+            return f" nothing would be disrupted{others and f': {others}'}"
+        rest = f"; of the other nodes {others}" if others else ""
         nodes = sum(len(command.nodes) for command in plan.commands)
         saved = sum(command.savings_per_hour or 0.0 for command in plan.commands)
         saving = f", saving {_price(saved)}" if saved else ""

@@ -138,7 +138,8 @@ class _ScreenLayout:
         for line in missing_lines(self.board.problems, self.times):
             lines += Text.from_ansi(line).wrap(_FOLDING, max(1, self.width))
         found = figures(self.board.rows, self.now)
-        return [*lines, self._standings(found), self._figures(found), *self._herds(), *self._problems()]
+        pending = [Text(str(self.board.pending))] if self.board.pending else []
+        return [*lines, self._standings(found), self._figures(found), *pending, *self._herds(), *self._problems()]
 
     def _standings(self, found: Figures) -> Text:
         """Each node once, as in the first line of `explain`."""

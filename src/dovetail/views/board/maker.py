@@ -25,7 +25,8 @@ from dovetail.views.board.rows import (
     make_strip,
     seconds_of,
 )
-from dovetail.views.explain.problems import found_problems
+from dovetail.views.explain.pending import pending_pods
+from dovetail.views.explain.problems import all_problems
 from dovetail.views.forecast.assembly import first_of
 from dovetail.views.forecast.data import ASSUMPTION, NodeForecast
 from dovetail.views.forecast.drains import Drain
@@ -74,7 +75,6 @@ class BoardMaker:
             (pool, type_, max(instant, at), name) for cached in rows for pool, type_, instant, name in cached.crowd
         )
         crowds = herds(points, Counter(member.pool for member in snapshot.nodes))
-        all_problems = (*problems, *snapshot.problems, *found_problems(assessment, snapshot.pods, assessment.nodes))
         return Board(
             at=floor(at.timestamp()),
             end=seconds_of(end),
@@ -83,7 +83,8 @@ class BoardMaker:
             rows=tuple(cached.row for cached in rows),
             pools=self._make_strips(assessment, end),
             herds=tuple(map(make_herd, crowds)),
-            problems=all_problems[:PROBLEMS_SHOWN],
+            problems=all_problems(assessment, problems)[:PROBLEMS_SHOWN],
+            pending=pending_pods(snapshot.pods),
             decisions=tuple(decisions),
             savings=savings,
         )

@@ -23,6 +23,7 @@ from dovetail.views.assessment import NodeAssessment, limited_by_deadline
 from dovetail.views.board.details import A_POD, DecisionView, redacted_decisions, redacted_problems
 from dovetail.views.explain.answers import answer
 from dovetail.views.explain.data import View
+from dovetail.views.explain.pending import PendingSummary
 from dovetail.views.explain.standings import NodeStanding, standing_word
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.nodes import ForecastContext
@@ -145,6 +146,7 @@ class Board(View, frozen=True, kw_only=True):
     pools: tuple[PoolRow, ...]
     herds: tuple[BoardBurst, ...]
     problems: tuple[Finding, ...]
+    pending: PendingSummary = PendingSummary()
     decisions: tuple[DecisionView, ...] = ()
     savings: SavingsView | None = None
     """None: the source keeps no accounts, or none is closed."""
@@ -302,6 +304,7 @@ def redacted(board: Board, may_see: MaySee) -> Board:
         restricted=True,
         rows=tuple(_redacted_row(row, may_see) for row in board.rows),
         problems=redacted_problems(board.problems, may_see),
+        pending=board.pending.redacted(may_see),
         decisions=redacted_decisions(board.decisions, may_see),
     )
 

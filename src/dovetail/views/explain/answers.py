@@ -287,6 +287,11 @@ def _drain_step(step: PodStep, verdict: Verdict | None, node: NodeAssessment, at
 # -- the next step -----------------------------------------------------------------------------------------------------
 
 
+def is_limited(verdict: Verdict) -> bool:
+    """Whether the limits of a NodePool allow no replacement."""
+    return verdict.rule is Rule.REPLACEMENT and not verdict.allowed and "limits." in verdict.message
+
+
 def overdue_step(pod: PodRecord) -> str:
     """What to do about a pod that should be gone."""
     if pod.finalizers:
@@ -330,7 +335,7 @@ def next_step(verdict: Verdict, node: NodeAssessment) -> str | Redactable:
         case Rule.REPLACEMENT if about.kind == "NodePool":
             return f"kubectl describe nodepool {about.name}"
         case Rule.REPLACEMENT:
-            raise_limits = "raise spec.limits" if "limits." in verdict.message else "give its pods a place"
+            raise_limits = "raise spec.limits" if is_limited(verdict) else "give its pods a place"
             return f"{raise_limits}; dovetail plan --remove {name} tries it for each pod"
         case _:
             return f"kubectl get nodepool {pool} -o yaml" if pool else ""

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from dovetail.api.names import ConditionType
 from dovetail.model.records import ClaimRecord, Owner, PodRecord
-from dovetail.model.refs import Ref
+from dovetail.model.refs import MaySee, Ref
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.placement import NodeInfo
 from dovetail.values.timestamp import spoken_time
@@ -40,11 +40,16 @@ class PendingReason(StrEnum):
     """It has a node."""
 
 
+# Whoever asks about such a pod learns more.
+FITTING_NOWHERE: Final = frozenset({PendingReason.UNPLACEABLE, PendingReason.UNSCHEDULABLE, PendingReason.DAEMON_SET})
 # After "1 pod" or "2 pods".
 _WORDS: Final = {
     PendingReason.UNPLACEABLE: ("fits on no node, and none can be made", "fit on no node, and none can be made"),
-    PendingReason.UNSCHEDULABLE: ("fits on no node", "fit on no node"),
-    PendingReason.DAEMON_SET: ("of a DaemonSet does not fit on its node", "of DaemonSets do not fit on their nodes"),
+    PendingReason.UNSCHEDULABLE: ("fits on no node yet", "fit on no node yet"),
+    PendingReason.DAEMON_SET: (
+        "belongs to a DaemonSet and does not fit on its node",
+        "belong to DaemonSets and do not fit on their nodes",
+    ),
     PendingReason.GATED: ("has scheduling gates", "have scheduling gates"),
     PendingReason.NEW_NODE: ("needs a new node", "need new nodes"),
     PendingReason.STARTING_NODE: ("waits for a node that starts", "wait for nodes that start"),
@@ -90,9 +95,13 @@ class PendingCount(View, frozen=True):
     """When the oldest was created."""
     pods: tuple[Ref, ...]
 
+    @property
+    def words(self) -> str:
+        """What one or several of them do."""
+        return _WORDS[self.reason][len(self.pods) > 1]
+
     def __str__(self) -> str:
-        number = len(self.pods)
-        return f"{number} {_WORDS[self.reason][number > 1]}"
+        return f"{len(self.pods)} {self.words}"
 
 
 class PendingSummary(View, frozen=True):
@@ -104,10 +113,21 @@ class PendingSummary(View, frozen=True):
         return bool(self.counts)
 
     def __str__(self) -> str:
-        """`3 pods are pending: 2 fit on no node, 1 has scheduling gates`."""
+        """`3 pods are pending: 2 fit on no node yet, 1 has scheduling gates`."""
         number = sum(len(count.pods) for count in self.counts)
-        what = "1 pod is pending" if number == 1 else f"{number} pods are pending"
+        what, them = ("1 pod is pending", "it") if number == 1 else (f"{number} pods are pending", "they")
+        if len(self.counts) == 1:
+            return f"{what}: {them} {self.counts[0].words}"
         return f"{what}: {', '.join(map(str, self.counts))}"
+
+    def redacted(self, may_see: MaySee) -> "PendingSummary":
+        """Without the pods that the reader may not list."""
+        seen = [
+            PendingCount(count.reason, count.since, pods)
+            for count in self.counts
+            if (pods := tuple(ref for ref in count.pods if ref.is_seen_by(may_see)))
+        ]
+        return PendingSummary(tuple(seen))
 
 
 def pending_pods(

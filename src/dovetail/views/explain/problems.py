@@ -21,7 +21,22 @@ from dovetail.views.findings.pods import NOT_REPAIRED, Template, node_findings, 
 from dovetail.views.findings.subject import Subject
 
 
-def found_problems(
+def all_problems(
+    assessment: Assessment,
+    given: Iterable[Finding],
+    pods: Iterable[PodRecord] | None = None,
+    nodes: Iterable[NodeAssessment] | None = None,
+) -> tuple[Finding, ...]:
+    """The list that every view shows: the problems given, those of the snapshot, and those of pods, nodes and pools.
+
+    `pods`, `nodes`: only these.
+    """
+    snapshot = assessment.snapshot
+    pods, nodes = snapshot.pods if pods is None else pods, assessment.nodes if nodes is None else nodes
+    return (*given, *snapshot.problems, *_found_problems(assessment, pods, nodes))
+
+
+def _found_problems(
     assessment: Assessment, pods: Iterable[PodRecord], nodes: Iterable[NodeAssessment]
 ) -> Iterator[Finding]:
     """The problems of these pods and nodes, and of all NodePools and PodDisruptionBudgets."""

@@ -24,9 +24,10 @@ from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
 from dovetail.views.drained import drained_pods
 from dovetail.views.explain.answers import answer, overdue_step
 from dovetail.views.explain.badges import Badge, badges
+from dovetail.views.explain.blocking import BlockerView, who_blocks
 from dovetail.views.explain.data import AnswerView, View
-from dovetail.views.explain.pending import PendingView
-from dovetail.views.explain.problems import found_problems
+from dovetail.views.explain.pending import PendingSummary, PendingView, pending_pods
+from dovetail.views.explain.problems import all_problems
 from dovetail.views.explain.workloads import WorkloadView
 from dovetail.views.turns import turns
 
@@ -160,6 +161,9 @@ class Explanation(View, frozen=True, kw_only=True):
     pods: tuple[PodView, ...]
     nodes: tuple[NodeView, ...]
     nodepools: tuple[PoolView, ...]
+    blockers: tuple[BlockerView, ...] | UnsetType = UNSET
+    """Who blocks most of the nodes that should go, in the whole cluster."""
+    pending: PendingSummary | UnsetType = UNSET
     problems: tuple[Finding, ...]
 
     @property
@@ -200,7 +204,9 @@ def explain(
         pods=tuple([_pod_view(pod, assessment, end) for pod in pods]),
         nodes=tuple(_node_view(assessment, node, end) for node in nodes),
         nodepools=tuple(_pool_view(pool) for pool in assessment.pools.values()),
-        problems=(*problems, *snapshot.problems, *found_problems(assessment, pods, nodes)),
+        blockers=who_blocks(assessment, nodes) if only is None else UNSET,
+        pending=pending_pods(pods) if only is None else UNSET,
+        problems=all_problems(assessment, problems, pods, nodes),
     )
 
 

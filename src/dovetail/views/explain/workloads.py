@@ -7,6 +7,8 @@ from typing import Final
 
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.objects import ApiObject, Workload
+from dovetail.model.records import Owner, PodRecord
+from dovetail.model.refs import Ref
 from dovetail.views.explain.data import View
 
 WORKLOAD_KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job")
@@ -14,6 +16,20 @@ _SCALED: Final = frozenset(("Deployment", "StatefulSet", "ReplicaSet"))
 _HASH: Final = "pod-template-hash"
 
 _ObjectKey = tuple[str, str, str]  # kind, namespace, name
+
+
+def workload_of(pod: PodRecord) -> Ref:
+    """The workload of the pod as far as its name and labels tell it, else the pod."""
+    labels, name = pod.labels, pod.name
+    if (hash_ := labels.get(_HASH)) and (stem := name.rpartition("-")[0]).endswith(f"-{hash_}"):
+        return Ref("Deployment", pod.namespace, stem.removesuffix(f"-{hash_}"))
+    if pod.owner & Owner.DAEMONSET:
+        return Ref("DaemonSet", pod.namespace, name.rpartition("-")[0])
+    if pod.owner & Owner.STATEFULSET:
+        return Ref("StatefulSet", pod.namespace, name.rpartition("-")[0])
+    if job := labels.get("batch.kubernetes.io/job-name") or labels.get("job-name"):
+        return Ref("Job", pod.namespace, job)
+    return pod.object
 
 
 class WorkloadView(View, frozen=True):

@@ -10,7 +10,7 @@ from itertools import chain
 
 from dovetail.model.finding import Finding
 from dovetail.views.assessment import Assessment, NodeAssessment
-from dovetail.views.explain.problems import found_problems
+from dovetail.views.explain.problems import all_problems
 from dovetail.views.forecast.data import Forecast, NodeForecast
 from dovetail.views.forecast.drains import Drain
 from dovetail.views.forecast.moves import Moves, first_move
@@ -48,7 +48,7 @@ def forecast(
                 Counter(member.pool for member in snapshot.nodes),
             )
         ),
-        problems=(*problems, *snapshot.problems, *found_problems(assessment, snapshot.pods, assessment.nodes)),
+        problems=all_problems(assessment, problems),
     )
 
 
