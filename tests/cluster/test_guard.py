@@ -93,7 +93,7 @@ def picture(plane: ControlPlane, *paths: str) -> list[Any]:
 
 
 def test_without_karpenter_it_says_what_to_do_and_goes_on_when_it_comes(plane: ControlPlane) -> None:
-    with RunProcess(plane, "--leader-election-name=other", mode="guard") as replica:
+    with RunProcess(plane, mode="guard") as replica:
         replica.wait_for(lambda: replica.serves("probes"))
         missing = replica.get("/readyz/karpenter")
         assert missing.status == 500
@@ -105,8 +105,24 @@ def test_without_karpenter_it_says_what_to_do_and_goes_on_when_it_comes(plane: C
         answer = replica.get("/readyz/karpenter")
         assert "no running Karpenter" in answer.text
         assert "--karpenter-version" in answer.text
-    with RunProcess(plane, "--leader-election-name=other", "--karpenter-version=1.15", mode="guard") as replica:
+    with RunProcess(plane, "--karpenter-version=1.15", mode="guard") as replica:
         replica.wait_ready()
+
+
+def test_a_second_guard_waits_whatever_it_selects(plane: ControlPlane) -> None:
+    """It would release the nodes of the first one."""
+    plane.install_crds()
+    plane.create(POOLS, pool("first"))
+    stand(plane, "of-first", pool="first")
+    bind(plane, "of-first", "first-yearly", YEARLY)
+    with RunProcess(plane, "--karpenter-version=1.15", mode="guard") as first:
+        first.wait_for(lambda: is_held(plane, "of-first"))
+        selects_others = ("--leader-election-namespace=default", "--nodepool-selector=team=other")
+        with RunProcess(plane, "--karpenter-version=1.15", *selects_others, mode="guard") as second:
+            second.wait_for(lambda: any("refusing to act" in line["message"] for line in second.lines))
+            (why,) = [line["message"] for line in second.lines if "refusing to act" in line["message"]]
+            assert f"kube-system/{names.BESIDE_LEASE}" in why
+            assert is_held(plane, "of-first")
 
 
 def test_it_holds_and_stamps_within_its_rights_and_cleanup_leaves_nothing(plane: ControlPlane, tmp_path: Path) -> None:

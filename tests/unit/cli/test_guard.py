@@ -50,6 +50,7 @@ def test_values() -> None:
         ("--lead=-1s", "is not between 0s and 24h"),
         ("--lead=25h", "is not between 0s and 24h"),
         ("--karpenter-version=new", "is not a version"),
+        ("--leader-election-name=own", "No such option"),
         ("--nodepool-selector=a in", "unable to parse requirement"),
         ("--nodepool-selector=a in ()x", "unable to parse requirement"),
     ],

@@ -13,10 +13,10 @@ from dovetail.cli.common.scheduler_config import SchedulerConfig
 from dovetail.cli.run.options import (
     BUDGETS,
     CONNECTION,
+    LEADING,
     LOGGING,
     PLANNING,
     ProcessOptions,
-    leading,
     option,
     ports,
 )
@@ -33,8 +33,13 @@ T = TypeVar("T", bound="BesideOptions")
 
 
 class BesideOptions(ProcessOptions, frozen=True, kw_only=True):
-    """The values of the options that guard and drive have in common."""
+    """The values of the options that guard and drive have in common.
 
+    Two with different NodePools would undo each other's holds. So the name of the Lease cannot be chosen: the one that
+    holds it acts, and another one in any namespace waits.
+    """
+
+    leader_election_name: str = names.BESIDE_LEASE
     nodepool_selector: Selector
     hold_pods: bool
     karpenter_version: str  # empty: found out
@@ -95,7 +100,7 @@ BESIDE: Final = [
         "The version of Karpenter, such as 1.15. By default that of the pod that holds its Lease.",
     ),
     *CONNECTION,
-    *leading(names.BESIDE_LEASE, "Karpenter's own Lease is not taken."),
+    *LEADING,
     *ports("/metrics"),
     *LOGGING,
 ]

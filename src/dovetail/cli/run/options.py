@@ -106,19 +106,16 @@ CONNECTION: Final = [
 ]
 
 
-def leading(default: str, meaning: str) -> list[Any]:
-    """The options about the Lease. `default`: its name, and what the name means."""
-    return [
-        click.option("--dry-run", is_flag=True, help="Decide and report, but write nothing and take no Lease."),
-        option("leader-election-name", str, default, f"Name of the Lease. {meaning}"),
-        option(
-            "leader-election-namespace",
-            str,
-            "",
-            "Namespace of the Lease. By default SYSTEM_NAMESPACE, in a pod its own, or kube-system.",
-        ),
-        option("disable-leader-election", _BOOLEAN, "false", "Act without a Lease. Only for a single replica."),
-    ]
+LEADING: Final = [
+    click.option("--dry-run", is_flag=True, help="Decide and report, but write nothing and take no Lease."),
+    option(
+        "leader-election-namespace",
+        str,
+        "",
+        "Namespace of the Lease. By default SYSTEM_NAMESPACE, in a pod its own, or kube-system.",
+    ),
+    option("disable-leader-election", _BOOLEAN, "false", "Act without a Lease. Only for a single replica."),
+]
 
 
 def ports(metrics: str, access: str = "") -> list[Any]:
@@ -147,7 +144,12 @@ LOGGING: Final = [
     option("log-error-output-paths", _PATHS, "stderr", "Where to report that logging fails."),
 ]
 
-_LEADING: Final = leading(names.LEADER_ELECTION_LEASE, "Karpenter's own by default, so that the two never act at once.")
+_LEASE: Final = option(
+    "leader-election-name",
+    str,
+    names.LEADER_ELECTION_LEASE,
+    "Name of the Lease. Karpenter's own by default, so that the two never act at once.",
+)
 
 _OBSERVING: Final = [
     *ports(
@@ -261,7 +263,7 @@ def run_options(function: Callable[[RunOptions], None]) -> Callable[..., None]:
         function(RunOptions(gates=gates, unsupported_gates=unsupported, **given))
 
     decorated: Any = command
-    for add_option in reversed([*CONNECTION, *_LEADING, *_OBSERVING, *_DECIDING, *_IGNORED.values()]):
+    for add_option in reversed([*CONNECTION, *LEADING, _LEASE, *_OBSERVING, *_DECIDING, *_IGNORED.values()]):
         decorated = add_option(decorated)
     for bundle in PROVIDERS().usable.values():
         decorated.__click_params__ += bundle.options
