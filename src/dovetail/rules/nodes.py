@@ -29,7 +29,7 @@ LONGEST_SCALE_OUT = timedelta(minutes=30)
 LONGEST_GRACE_SECONDS = 8 * 86_400  # longer than any window (R11); a pod may request more than a datetime can represent
 _CLAIMS_NAMED = 3
 _FORCEFUL = "not checked: expireAfter ignores it"
-_NOT_REPAIRED = "nothing replaces it where the feature gate NodeRepair is off, which is Karpenter's default"
+NOT_REPAIRED = "nothing replaces it unless the feature gate NodeRepair is on; it is off by default in Karpenter"
 _NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
 _NO_CLAIM = "no NodeClaim has its provider ID"
 _NOT_ASKED: Mapping[Reason, Verdict] = {}
@@ -310,7 +310,7 @@ def _deleting(member: ClusterNode, states: Collection[NodeState] = IN_DISRUPTION
 def _not_ready(member: ClusterNode) -> Iterator[Verdict]:
     """Node repair takes care of a node that is not Ready. Pods are not moved from it to save something."""
     if member.node is not None and not member.node.ready:
-        by = "node repair replaces it, not consolidation" if member.node.settings.node_repair else _NOT_REPAIRED
+        by = "node repair replaces it, not consolidation" if member.node.settings.node_repair else NOT_REPAIRED
         why = f"the node is NotReady; {by}"
         yield refuse(Rule.READY, member.object, why, transient=True)
 

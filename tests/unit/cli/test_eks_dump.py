@@ -128,16 +128,25 @@ def test_the_host_names_a_node(command: str) -> None:
 
 
 def test_a_node_that_is_not_ready_for_hours() -> None:
-    assert _answer(objects(), "node/ip-10-0-73-185").startswith(
+    answer, step = _explained(objects(), "node/ip-10-0-73-185")[3:5]
+    assert answer == (
         "ip-10-0-73-185.eu-west-1.compute.internal is NotReady since 2026-11-17T05:04:00Z (4h56m ago): "
-        "Kubelet stopped posting node status; "
+        "Kubelet stopped posting node status; nothing replaces it unless the feature gate NodeRepair is on; it is off "
+        "by default in Karpenter; a node that is NotReady is not consolidated"
+    )
+    assert step == (
+        "  → see why: kubectl describe node ip-10-0-73-185.eu-west-1.compute.internal; to have it replaced: kubectl "
+        "delete nodeclaim general-d7578"
     )
 
 
 @pytest.mark.parametrize(
     ("finalizers", "words"),
     [
-        (["karpenter.sh/termination"], "finalizer karpenter.sh/termination, which its own controller removes, keeps"),
+        (
+            ["karpenter.sh/termination"],
+            "finalizer karpenter.sh/termination, which its controller removes when the instance has ended, keeps",
+        ),
         (["karpenter.sh/termination", "example.com/guard"], "finalizer example.com/guard keeps"),
     ],
 )
@@ -169,6 +178,9 @@ def test_a_pdb_that_lacks_one_healthy_pod() -> None:
         "has no reason to go; it is not consolidated: Pod/istio-system/istiod-8875781e8-03aa2: istiod allows no "
         "disruption now: 3 of 4 pods are healthy, and 3 must be; it allows one when 1 more is healthy"
     )
+    assert "  → see which pod is not healthy: kubectl get pods -n istio-system" in _explained(
+        items, "node/ip-10-0-16-149"
+    )
     assert any("   no date   " in line for line in _explained(items, "node/ip-10-0-16-149"))
 
 
@@ -180,8 +192,8 @@ def test_spot_that_is_not_replaced_by_spot() -> None:
         if item["kind"] == "Node" and not item["metadata"]["name"].startswith("ip-10-0-139-32"):
             item["spec"]["taints"] = [*item["spec"].get("taints", ()), cordon]
     assert _answer(items, "node/ip-10-0-139-32").endswith(
-        "has no reason to go; it is not consolidated: all of it is spot capacity, and spot is not consolidated into "
-        "spot (SpotToSpotConsolidation)"
+        "has no reason to go; it is not consolidated: all of it is spot capacity, and spot is not replaced by spot "
+        "unless the feature gate SpotToSpotConsolidation is on"
     )
 
 
@@ -203,7 +215,14 @@ def test_a_budget_that_is_meant_as_an_allow_window() -> None:
     items = objects()
     window = {"nodes": "3", "schedule": "0 2 * * *", "duration": "4h"}
     named(items, "NodePool", "general")["spec"]["disruption"]["budgets"] = [window]
-    assert _answer(items, "node/ip-10-0-43-195").endswith("; no budget of NodePool general limits that now")
+    assert _answer(items, "node/ip-10-0-43-195").endswith(
+        "; no budget of NodePool general limits that now: budgets[0] does so only in its window, from "
+        "2026-11-18T02:00:00Z"
+    )
+    assert _explained(items, "node/ip-10-0-43-195")[4] == (
+        '  → if disruptions are meant only then, add - {nodes: "0", schedule: "0 6 * * *", duration: 20h, reasons: '
+        "[Drifted, Underutilized]}"
+    )
     told = [line for line in _explained(items, "node/ip-10-0-43-195")[:40] if "BudgetIsNoAllowWindow" in line]
     assert told == [
         "        BudgetIsNoAllowWindow: outside this window no budget is active, so there is no limit at all: "
@@ -247,7 +266,7 @@ def test_plan_and_simulate_agree_on_a_node_that_is_not_ready() -> None:
         assert played["decider"]["controller"] == decider
         return line.partition("; ")[2], played["nodes"]["terminated"].get("Unhealthy", 0)
 
-    off = "nothing replaces it where the feature gate NodeRepair is off, which is Karpenter's default"
+    off = "nothing replaces it unless the feature gate NodeRepair is on; it is off by default in Karpenter"
     assert asked("karpenter") == (off, 0)
     assert asked("dovetail") == ("node repair replaces it, not consolidation", 1)
 

@@ -18,7 +18,9 @@ _LAUNCH_ORDER = (CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAN
 _FEWEST_SPOT_TYPES = 15
 # A replacement must save at least a twentieth, so that pods are not moved for small savings.
 _LEAST_SAVING = 20
-_SPOT_TO_SPOT = "all of it is spot capacity, and spot is not consolidated into spot (SpotToSpotConsolidation)"
+_SPOT_TO_SPOT = (
+    "all of it is spot capacity, and spot is not replaced by spot unless the feature gate SpotToSpotConsolidation is on"
+)
 # The offers of each type, by name.
 Ways = dict[str, list[Offer]]
 

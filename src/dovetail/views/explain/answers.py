@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api.names import DO_NOT_DISRUPT, ConditionType, Reason
-from dovetail.model.records import PodRecord
+from dovetail.model.records import NodeRecord, PodRecord
 from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, tells_most
-from dovetail.rules.budgets import BudgetConsumer
-from dovetail.rules.nodes import ReasonVerdict, consolidation_reason
+from dovetail.rules.budgets import BudgetConsumer, BudgetRule
+from dovetail.rules.nodes import NOT_REPAIRED, ReasonVerdict, consolidation_reason
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Rule, Verdict
@@ -23,6 +23,7 @@ from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
 from dovetail.views.explain.badges import Badge, foreign_finalizers, hanging, is_overdue, startup
 from dovetail.views.explain.data import AnswerView
 from dovetail.views.explain.standings import NodeStanding
+from dovetail.views.findings.budgets import inverse_budget, never_blocks
 
 _MOST_USERS: Final = 3
 
@@ -50,6 +51,7 @@ def answer(assessment: Assessment, node: NodeAssessment, judged: Sequence[Reason
 def _free(assessment: Assessment, node: NodeAssessment, reason_verdict: ReasonVerdict) -> AnswerView:
     replacement = next((verdict for verdict in reason_verdict.verdicts if verdict.rule is Rule.REPLACEMENT), None)
     cause: list[str | Redactable] = [f"may be disrupted now for {reason_verdict.reason.value}"]
+    step = ""
     if replacement is not None:
         cause.append(f": {replacement.message}")
     waiting = assessment.in_turn(node.member.pool, reason_verdict.reason)
@@ -65,13 +67,27 @@ def _free(assessment: Assessment, node: NodeAssessment, reason_verdict: ReasonVe
         and not _is_forced(reason_verdict)
     ):
         cause.append(f"; no budget of NodePool {node.member.pool} limits that now")
+        window = _next_window(pool, reason_verdict.reason)
+        if window is not None:
+            budget, opens_at = window
+            cause.append(f": budgets[{budget.index}] does so only in its window, from {spoken_time(opens_at)}")
+            if never_blocks(pool.budgets, reason_verdict.reason):
+                step = f"if disruptions are meant only then, add {inverse_budget(budget, pool.settings)}"
     return AnswerView(
         NodeStanding.FREE,
         reason_verdict.reason,
         Sentence(*cause),
         _since(node, reason_verdict.reason),
         reason_verdict.until,
+        Sentence(step),
     )
+
+
+def _next_window(pool: PoolAssessment, reason: Reason) -> tuple[BudgetRule, datetime] | None:
+    """The budget that limits the reason next, and from when."""
+    opens_at = pool.allowances[reason].until
+    binding = None if opens_at is None else pool.allowance_at(reason, opens_at).binding
+    return None if opens_at is None or binding is None else (pool.budgets[binding], opens_at)
 
 
 def _is_forced(reason_verdict: ReasonVerdict) -> bool:
@@ -160,13 +176,29 @@ def _steady(member: ClusterNode, judged: Iterable[ReasonVerdict]) -> AnswerView:
         group = f" but to {member.machine.group}" if member.machine.group else ""
         words = f"belongs to no NodePool{group}, so nothing here disrupts it"
         return AnswerView(NodeStanding.STEADY, None, Sentence(words), None, None)
+    if member.node is not None and not member.node.ready and not member.node.settings.node_repair:
+        return _unrepaired(member, member.node)
     cause: list[str | Redactable] = ["has no reason to go"]
+    step: str | Redactable = ""
     blocker = _longest(judged, Reason.DRIFTED)
     if blocker is not None:
         cause += ["; if it had one: ", _about(blocker)]
     elif (consolidation_blocker := _longest(judged, consolidation_reason(member))) is not None:
         cause += ["; it is not consolidated: ", _about(consolidation_blocker)]
-    return AnswerView(NodeStanding.STEADY, None, Sentence(*cause), None, None if blocker is None else blocker.until)
+        if consolidation_blocker.rule is Rule.POD_DISRUPTION_BUDGET and consolidation_blocker.transient:
+            about = consolidation_blocker.object
+            step = Redactable(about, f"see which pod is not healthy: kubectl get pods -n {about.namespace}")
+    until = None if blocker is None else blocker.until
+    return AnswerView(NodeStanding.STEADY, None, Sentence(*cause), None, until, Sentence(step))
+
+
+def _unrepaired(member: ClusterNode, node: NodeRecord) -> AnswerView:
+    """Nothing else matters for a node that does not work."""
+    cause = f"{NOT_REPAIRED}; a node that is NotReady is not consolidated"
+    step = f"see why: kubectl describe node {node.name}"
+    if member.claim is not None:
+        step += f"; to have it replaced: kubectl delete nodeclaim {member.claim.name}"
+    return AnswerView(NodeStanding.STEADY, None, Sentence(cause), None, None, Sentence(step), Rule.READY)
 
 
 def _longest(judged: Iterable[ReasonVerdict], reason: Reason) -> Verdict | None:
@@ -223,19 +255,19 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
     member = node.member
     gone = [part.deleted_at for part in (member.claim, member.node) if part is not None and part.deleted_at is not None]
     since = min(gone, default=None)
+    theirs = assessment.settings.karpenter_drains
     if (badge := hanging(member, assessment.at)) is not None:
         foreign = foreign_finalizers(member)
         look = (
             release_step(*foreign[0])
             if foreign
-            else f"look for {member.object.name} in the log of the controller that runs the nodes: "
+            else f"look for {member.object.name} in the log of {'Karpenter' if theirs else 'Dovetail'}, and at "
             f"kubectl get {member.object.kind.lower()} {member.object.name} -o yaml"
         )
         return AnswerView(NodeStanding.STUCK, None, Sentence(badge.why), since, None, Sentence(look), Rule.DELETING)
     if node.state is not NodeState.DRAINING:
         cause = Sentence(f"{MEANING[node.state]}: its pods are gone")
         return AnswerView(NodeStanding.WAITING, None, cause, since, None)
-    theirs = assessment.settings.karpenter_drains
     steps = drain_plan(member.pods, deadline=node.deadline, now=assessment.at).steps
     waits = [_waited_for(assessment, step) for step in sorted(steps, key=tells_most)]
     if not waits:

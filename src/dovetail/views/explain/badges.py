@@ -129,7 +129,8 @@ def _held_by(member: ClusterNode) -> str:
         kept = ", ".join(f"finalizer {finalizer} keeps the {about.kind}" for about, finalizer in foreign)
         return f"{left}; {kept}{waits}"
     kinds = " and ".join(dict.fromkeys(about.kind for about, _ in _finalizers(member))) or member.object.kind
-    return f"{left}; finalizer {TERMINATION_FINALIZER}, which its own controller removes, keeps the {kinds}{waits}"
+    removes = "its controller removes when the instance has ended"
+    return f"{left}; finalizer {TERMINATION_FINALIZER}, which {removes}, keeps the {kinds}{waits}"
 
 
 def _unfinished(claim: ClaimRecord | None) -> str:

@@ -193,7 +193,7 @@ def _false_windows(
     """
     unlimited = {reason: complement(limit_below(budgets, reason, _HUGE, _HUGE)) for reason in reasons}
     open_ended = [
-        reason for reason in reasons if not _can_block(budgets, reason) and unlimited[reason].first(at) is not None
+        reason for reason in reasons if never_blocks(budgets, reason) and unlimited[reason].first(at) is not None
     ]
     for budget in budgets:
         if budget.window is None or budget.window.stays_open(at) or budget.window.never or budget.limit(_HUGE) == 0:
@@ -221,7 +221,7 @@ def _false_windows(
                 place,
                 "outside this window no budget is active, so there is no limit at all: "
                 "a window does not say that nodes are disrupted only then",
-                f"if only then is meant, add {_inverse_words(budget, settings)}; else add a budget without a schedule, "
+                f"if only then is meant, add {inverse_budget(budget, settings)}; else add a budget without a schedule, "
                 'such as nodes: "10%"',
             )
             open_ended = []  # one such finding for each pool
@@ -248,9 +248,9 @@ def _always_blocked(budgets: Sequence[BudgetRule], reason: Reason, at: datetime)
     return nothing.contains(at) and nothing.until(at) is None
 
 
-def _can_block(budgets: Sequence[BudgetRule], reason: Reason) -> bool:
-    """Whether some budget blocks the reason at some time. Its owner knows how to block, then."""
-    return any(budget.limit(_HUGE) == 0 and (reason in budget.reasons or not budget.reasons) for budget in budgets)
+def never_blocks(budgets: Sequence[BudgetRule], reason: Reason) -> bool:
+    """Whether no budget blocks the reason at any time. The owner of one that does knows how to block."""
+    return not any(budget.limit(_HUGE) == 0 and (reason in budget.reasons or not budget.reasons) for budget in budgets)
 
 
 def _named(some: Sequence[Reason], reasons: Sequence[Reason]) -> str:
@@ -267,10 +267,10 @@ def _only_in_window(budget: BudgetRule, by: BudgetRule, settings: RuleSettings) 
         return f"limit budgets[{by.index}] to {when}"
     limit = str(budget.count) if budget.percent is None else f"{budget.percent}%"
     at_all_times = "" if limit == "100%" else f'- {{nodes: "{limit}"{_reasons_words(budget)}}} and '
-    return f"write instead of both: {at_all_times}{_inverse_words(budget, settings)}"
+    return f"write instead of both: {at_all_times}{inverse_budget(budget, settings)}"
 
 
-def _inverse_words(budget: BudgetRule, settings: RuleSettings) -> str:
+def inverse_budget(budget: BudgetRule, settings: RuleSettings) -> str:
     """A budget of 0 outside the window. Without reasons it would keep even empty nodes where it is for every reason."""
     if settings.budgets is BudgetSemantics.UPSTREAM and not budget.reasons:
         budget = msgspec.structs.replace(budget, reasons=(Reason.DRIFTED, Reason.UNDERUTILIZED))
