@@ -30,6 +30,23 @@ async def test_asking_again_while_nodes_come_makes_no_more_of_them(setting: Sett
     assert len(setting.claims()) == planned
 
 
+async def test_room_to_spare_is_bounded_over_rounds(setting: Setting) -> None:
+    """200 pods with every kind of rule arrive one after the other, over twelve seconds: several rounds are planned."""
+    bodies = workloads.mixed()[::-1]
+    await setting.begin(*workloads.pools_of_two_teams()[1:])
+    setting.cloud.launch_seconds, setting.cloud.register_seconds = 0.2, 3
+    for part in range(1, 26):
+        await setting.sim.apply(
+            *(
+                body | {"spec": body["spec"] | {"replicas": body["spec"].get("replicas", 0) * part // 25}}
+                for body in bodies
+            )
+        )
+        await setting.sim.clock.sleep(0.5)
+    await run_all(setting, 200 + len(setting.claims()))
+    assert len(setting.claims()) <= 28  # 25 are what the pods need if they are known at once, and some spare ones
+
+
 async def test_who_comes_later_does_not_get_the_place_of_another(setting: Setting) -> None:
     """There is room for one more on the second node alone, which a larger pod is expected on too."""
     await setting.begin()

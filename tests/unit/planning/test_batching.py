@@ -54,6 +54,18 @@ def test_after_closing_it_begins_anew_with_the_same_pods() -> None:
     assert made.closes_at == at(8)
 
 
+def test_it_grows_as_long_as_new_pods_come() -> None:
+    """A window that is closed while it grows is not the last one."""
+    growing = batch(*((str(number), number * 0.9) for number in range(12)))
+    assert growing.is_growing(at(10))
+    assert not batch(("a", 0)).is_growing(at(1))
+    assert not batch().is_growing(at(0))
+
+
+def test_a_window_of_its_longest_time_is_no_sign_of_more() -> None:
+    assert not batch(("a", 0), idle=30, longest=10).is_growing(at(10))
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("abcdef"), st.floats(0, 3)), min_size=1, max_size=40),
     st.floats(0.1, 5),

@@ -298,7 +298,7 @@ def test_wishes_that_hold_nodes_apart_are_noticed() -> None:
 
 def test_a_plan_is_all_of_it() -> None:
     problem = PlacementRequest(pods=(pod("p"), pod("q", cpu="99")), pools=(pool(),), types={"default": TYPES})
-    made = plan(problem, IncrementalWorld(problem.options), lambda: True)
+    made = plan(problem, None, IncrementalWorld(problem.options), lambda: True)
     assert [claim.pods for claim in made.solution.new_claims] == [("p",)]
     assert made.solution.errors.keys() == {"q"}
     assert (made.starved, made.zones) == ({}, {"flexible": 2})

@@ -5,7 +5,7 @@ would be filled in another order than planned, and some pod would not fit.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -22,10 +22,10 @@ from dovetail.state.scheduling import SchedulingState
 
 
 class ExpectedNodes(msgspec.Struct, frozen=True):
-    """The nodes with their expected pods, the names of the nodes that expect pods, and the UIDs of these pods."""
+    """The nodes with their expected pods, by claim the nodes that expect pods as they are, and these pods' UIDs."""
 
     nodes: tuple[NodeInfo, ...]
-    names: frozenset[str]
+    starting: Mapping[str, NodeInfo]
     pods: frozenset[str]
 
 
@@ -48,17 +48,19 @@ class ExpectedPods:
         for pod in pods:
             if claim := self._target(pod.uid):
                 sent[claim].append(pod)
+        starting: dict[str, NodeInfo] = {}
         with_them: dict[str, NodeInfo] = {}
         expected: set[str] = set()
         for claim, claim_pods in sent.items():
             place = self._coming(claim, now)
             if place is not None and (fitting := _fitting(claim_pods, _free(place.seen, daemons))):
+                starting[claim] = place.seen
                 with_them[place.seen.name] = _with(place.seen, fitting)
                 expected.update(pod.uid for pod in fitting)
         if not expected:
-            return ExpectedNodes(nodes, frozenset(), frozenset())
+            return ExpectedNodes(nodes, {}, frozenset())
         changed = (with_them.get(node.name) or _without(node, expected) for node in nodes)
-        return ExpectedNodes(tuple(changed), frozenset(with_them), frozenset(expected))
+        return ExpectedNodes(tuple(changed), starting, frozenset(expected))
 
     def _coming(self, claim: str, now: datetime) -> SchedulableNode | None:
         """The node of the claim, if it is starting or has only just started."""

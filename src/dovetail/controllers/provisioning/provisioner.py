@@ -18,7 +18,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.passes import PassController
 from dovetail.controllers.provisioning.decisions import CONTROLLER, ProvisioningDecisions
-from dovetail.controllers.provisioning.expected_pods import ExpectedPods
+from dovetail.controllers.provisioning.expected_pods import ExpectedNodes, ExpectedPods
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import CONSOLIDATING
@@ -35,6 +35,7 @@ from dovetail.planning.provisioning.claims import (
     plan,
     usage_by_pool,
 )
+from dovetail.planning.provisioning.spare_room import Arrival
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, Compute
 from dovetail.rules.states import has_disrupted_taint
@@ -110,6 +111,8 @@ class Provisioner(PassController):
         self._batch = Batch(idle=provisioning.batch_idle, longest=provisioning.batch_longest)
         self._claims_for: Counter[str] = Counter()  # by pod UID: the number of claims created for it
         self._passes = 0
+        self._spare: set[str] = set()  # starting claims that are room to spare
+        self._owes_room = False  # the last plan left no room to spare, because more pods were arriving
         self._again_at: datetime | None = None  # when pods without a place are retried
         self._unsynced_since: datetime | None = None
         self._unsynced_logged_at: datetime | None = None
@@ -185,7 +188,11 @@ class Provisioner(PassController):
     # -- one pass ------------------------------------------------------------------------------------------------------
 
     async def make_pass(self, context: Context, now: datetime) -> None:
-        """Plans for all pods, publishes the results, and creates the claims."""
+        """Plans for all pods, publishes the results, and creates the claims.
+
+        While more pods are arriving, nobody knows yet which pods will be left over: the next pass leaves room to spare.
+        """
+        growing = self._batch.is_growing(now)
         self._batch.close()
         self._again_at = now + timedelta(seconds=self._timings.retrigger_seconds)
         if self._is_postponed(now):
@@ -202,28 +209,32 @@ class Provisioner(PassController):
         self.decisions.only(pod.uid for pod in asking)
         self.decisions.refused(context, pending.refused.values())
         expected = self._expected.of(asking, places.nodes, places.daemons, now)
-        for node in expected.names:
-            self.state.nominate(node, now + self._nominated_for)
-        free = (
-            pod
-            for pod in asking
-            if pod.uid not in expected.pods and not self._has_one_coming(pod) and not self._is_consolidated(pod, now)
-        )
+        for node in expected.starting.values():
+            self.state.nominate(node.name, now + self._nominated_for)
+        arriving = [pod for pod in asking if not (self._has_one_coming(pod) or self._is_consolidated(pod, now))]
         problem = PlacementRequest(
-            pods=tuple(free),
+            pods=tuple(pod for pod in arriving if pod.uid not in expected.pods),
             nodes=expected.nodes,
             pools=places.pools,
             types=places.types,
             daemons=places.daemons,
             options=self._provisioning.options,
         )
-        planned = await self._planned(context, problem)
+        arrival = None if growing else self._arrival(arriving, expected)
+        self._owes_room = growing
+        if growing:
+            self._batch.add(_AGAIN, now)
+        planned = await self._planned(context, problem, arrival)
         if context.stopping.is_set():
             return  # pods that were not reached would be reported as unschedulable
-        pods = {pod.uid: pod for pod in problem.pods}
+        pods = {pod.uid: pod for pod in arriving}
         self.decisions.planned(context, planned, pods, places.left_out)
         if planned.solution.new_claims:
-            await self._create(context, planned, problem, pools)
+            await self._create(context, planned, problem, pods, pools)
+
+    def _arrival(self, pods: Sequence[PodInfo], expected: ExpectedNodes) -> Arrival:
+        self._spare &= expected.starting.keys()
+        return Arrival(pods, tuple(expected.starting.values()), len(self._spare), self._owes_room)
 
     def _is_postponed(self, now: datetime) -> bool:
         """Postpones the pass until all created claims are launched: else they would be created twice (06 §7.3)."""
@@ -271,8 +282,8 @@ class Provisioner(PassController):
         node = None if bound is None else self._cluster.nodes.value(bound.node_name)
         return None if node is None else self._cluster.claim_of(node)
 
-    async def _planned(self, context: Context, problem: PlacementRequest) -> ProvisioningPlan:
-        if not problem.pods:
+    async def _planned(self, context: Context, problem: PlacementRequest, arrival: Arrival | None) -> ProvisioningPlan:
+        if not (problem.pods or (arrival is not None and arrival.owed)):
             return ProvisioningPlan(Solution(), {}, {})
         if not problem.pools:
             errors = {pod.uid: PodError(pod.ref, pod.origin, NO_POOLS) for pod in problem.pods}
@@ -287,7 +298,7 @@ class Provisioner(PassController):
         unfinished.labels(*labels).set_function(lambda: clock.monotonic() - began_at)
         try:
             return await self._provisioning.compute.run(
-                plan, problem, self._world, lambda: clock.monotonic() < ends_at and not stopping.is_set()
+                plan, problem, arrival, self._world, lambda: clock.monotonic() < ends_at and not stopping.is_set()
             )
         finally:
             self._metrics.scheduling_seconds.labels(self.name).observe(clock.monotonic() - began_at)
@@ -301,10 +312,10 @@ class Provisioner(PassController):
         context: Context,
         made: ProvisioningPlan,
         problem: PlacementRequest,
+        pods: Mapping[str, PodInfo],
         pools: Mapping[str, StoredValue[objects.NodePool] | None],
     ) -> None:
         """Creates all claims concurrently. A failure does not affect the others."""
-        pods: dict[str, PodInfo] = {pod.uid: pod for pod in problem.pods}
         usage = usage_by_pool(self.state.places().nodes)
         bodies = []
         for claim in made.solution.new_claims:
@@ -322,6 +333,8 @@ class Provisioner(PassController):
                 self._claims_for.update(uid for uid in claim.pods if self._record_of(pods[uid]) is not None)
             if isinstance(outcome, objects.NodeClaim):
                 served += claim.pods
+                if made.spared.issuperset(claim.pods):
+                    self._spare.add(outcome.metadata.name)
                 self.decisions.created(context, claim, outcome, pods)
                 for subscriber in self._created:
                     subscriber(outcome.metadata.name, [pods[uid] for uid in claim.pods])

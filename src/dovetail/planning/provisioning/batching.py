@@ -33,6 +33,10 @@ class Batch:
             return None
         return min(self._grew_at + self._idle, self._opened_at + self._longest)
 
+    def is_growing(self, at: datetime) -> bool:
+        """Whether the window has grown so shortly before that more is expected."""
+        return self._grew_at is not None and at < self._grew_at + min(self._idle, self._longest)
+
     def close(self) -> int:
         """Returns the number of UIDs and starts over."""
         count = len(self._uids)

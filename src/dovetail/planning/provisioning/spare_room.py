@@ -2,6 +2,9 @@
 
 The solver fills nodes to the brim in an order of its own. kube-scheduler fills them in another one, and some pod may be
 left over. It would wait for a second node to start. Such pods get nodes of their own in the first place.
+
+Nodes that an earlier plan has ordered count, with the pods that they were ordered for: if pods arrive in several
+rounds, the room to spare of one round serves the next ones.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +20,7 @@ from dovetail.planning.landing import coming_nodes
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.fast.landing import ArrivalOrder, draw, without_room
 from dovetail.scheduling.new_nodes import offers, types_of, use_up
-from dovetail.scheduling.placement import NewClaim, PodInfo, Solution
+from dovetail.scheduling.placement import NewClaim, NodeInfo, PodInfo, Solution
 from dovetail.scheduling.requirements import one_of
 from dovetail.scheduling.resources import NOTHING
 
@@ -27,20 +30,35 @@ _DRAWS: Final = 10
 _ONE_BY_ONE: Final = 5_000  # the most pods times nodes for which nodes that start one after the other are tried
 # With more pods than this, one pod more or less without room is a small part, and spare nodes would cost more.
 _MOST_PODS: Final = 300
+# If pods arrive in several rounds, no round knows all of them. All have one spare node, and one more for so many
+# others.
+_ONE_FOR: Final = 4
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """All pods that wait for nodes, in the order in which kube-scheduler is expected to take them.
+
+    `starting`: nodes of earlier plans, without the pods that are expected there. `spare`: how many of them are room to
+    spare. `owed`: the last plan left no room to spare, because more pods were arriving.
+    """
+
+    pods: Sequence[PodInfo]
+    starting: Sequence[NodeInfo] = ()
+    spare: int = 0
+    owed: bool = False
 
 
 def with_spare_room(
-    world: World, pods: Sequence[PodInfo], planned: Solution, go_on: Callable[[], bool]
+    world: World, arrival: Arrival, planned: Solution, go_on: Callable[[], bool]
 ) -> tuple[Solution, frozenset[str]]:
-    """The solution with room to spare, and the UIDs of the pods that it is for.
-
-    `pods`: in the order in which kube-scheduler is expected to take them.
-    """
-    if not planned.new_claims or len(pods) > _MOST_PODS:
+    """The solution with room to spare, and the UIDs of the pods that it is for."""
+    pods = [pod for pod in arrival.pods if pod.uid not in planned.errors]
+    if not (planned.new_claims or arrival.owed) or len(arrival.pods) > _MOST_PODS:
         return planned, frozenset()
-    placed = [pod for pod in pods if pod.uid not in planned.errors]
-    spare = _Spare(world, planned, go_on)
-    for order in _orders(placed, len(planned.new_claims)):
+    nodes = len(planned.new_claims) + len(arrival.starting)
+    most = 1 + (nodes - arrival.spare) // _ONE_FOR - arrival.spare if arrival.starting else len(pods)
+    spare = _Spare(world, arrival.starting, planned, most, go_on)
+    for order in _orders(pods, nodes) if most > 0 else ():
         spare.add_for(order)
     return _together(planned, spare.claims), frozenset(uid for claim in spare.claims for uid in claim.pods)
 
@@ -48,8 +66,12 @@ def with_spare_room(
 class _Spare:
     """The new nodes beyond those that are planned."""
 
-    def __init__(self, world: World, planned: Solution, go_on: Callable[[], bool]) -> None:
+    def __init__(
+        self, world: World, starting: Sequence[NodeInfo], planned: Solution, most: int, go_on: Callable[[], bool]
+    ) -> None:
+        self._most = most
         self._world = world
+        self._starting = [(node,) for node in starting]
         self._planned = planned
         self._go_on = go_on
         self.claims: tuple[NewClaim, ...] = ()
@@ -63,16 +85,30 @@ class _Spare:
                     return
                 rest = self._left_over(order, (*self.claims, *more)) if self._allowed(more) else left
                 if len(rest) < len(left):
-                    self.claims, left = (*self.claims, *more), rest
-                    break
+                    needed, rest = self._needed(order, more, rest)
+                    if len(self.claims) + len(needed) <= self._most:
+                        self.claims, left = (*self.claims, *needed), rest
+                        break
             else:
                 return
+
+    def _needed(
+        self, order: ArrivalOrder, more: tuple[NewClaim, ...], rest: list[PodInfo]
+    ) -> tuple[tuple[NewClaim, ...], list[PodInfo]]:
+        """Without the nodes that are not needed. Pods that wait for room elsewhere, because of a spread, need none."""
+        for claim in more:
+            fewer = tuple(other for other in more if other is not claim)
+            without = self._left_over(order, (*self.claims, *fewer)) if fewer and self._go_on() else None
+            if without is not None and len(without) <= len(rest):
+                more, rest = fewer, without
+        return more, rest
 
     def _left_over(self, order: ArrivalOrder, claims: tuple[NewClaim, ...]) -> list[PodInfo]:
         """Of offers that cost the same, in different zones, each launch takes any."""
         new = coming_nodes(self._world, _together(self._planned, claims).new_claims)
         coming = [(looks[_drawn(f"{order.seed} {number}") % len(looks)],) for number, looks in enumerate(new)]
-        return without_room(self._world, [order], coming=coming)
+        without = [node.name for (node,) in self._starting]
+        return without_room(self._world, [order], without=without, coming=(*self._starting, *coming))
 
     def _allowed(self, more: Sequence[NewClaim]) -> bool:
         return _within_limits(self._world, _together(self._planned, (*self.claims, *more)))

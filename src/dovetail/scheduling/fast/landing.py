@@ -22,7 +22,6 @@ from dovetail.scheduling.fast.shapes import PodShape
 from dovetail.scheduling.fast.solving import Solve
 from dovetail.scheduling.host_ports import HostPorts, conflict
 from dovetail.scheduling.placement import NodeInfo, PodInfo, TopologyRuleKind
-from dovetail.scheduling.resources import NOTHING
 from dovetail.scheduling.taints import untolerated
 
 if TYPE_CHECKING:
@@ -94,8 +93,8 @@ class _StartingNode:
         self.node = node
         self.labels = node.requirements()
         self.host = node.labels.get(names.HOSTNAME_LABEL, node.name)
-        reserve = node_reserve(world.daemons, self.labels, node.taints, NOTHING)
-        self.free = dict((node.allocatable - reserve).items())
+        reserve = node_reserve(world.daemons, self.labels, node.taints, node.requested_by_daemons)
+        self.free = dict((node.allocatable - node.requested - reserve).items())
         self.ports: HostPorts = node.ports
         self.like = Counter[BoundPodGroup | PodShape]()
 
