@@ -223,6 +223,11 @@ class Server:
             meta = {"resourceVersion": str(self._version)}
             return json.dumps({"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": meta}})
 
+    @staticmethod
+    async def accept(request: web.Request) -> web.Response:
+        """Takes an event."""
+        return web.Response(text=await request.text(), status=201, content_type="application/json")
+
     async def end(self, request: web.Request) -> web.Response:
         """The name of the pod that is deleted: one of a node in the middle, and each time of another one."""
         pods = self._bodies[PODS.plural]
@@ -238,6 +243,7 @@ async def run_server(server: Server) -> None:
     app = web.Application()
     app.router.add_post("/end", server.end)
     app.router.add_get("/{path:.*}", server.answer)
+    app.router.add_post("/{path:.*}/events", server.accept)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
