@@ -7,7 +7,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.planning.landing import coming_nodes
-from dovetail.planning.provisioning.spare_room import Arrival, with_spare_room
+from dovetail.planning.provisioning.spare_room import WaitingPods, with_spare_room
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.fast.landing import ArrivalOrder, draw, without_room
 from dovetail.scheduling.placement import BoundPod, NodeInfo, PodInfo, Pool, SchedulingOptions, Solution
@@ -24,7 +24,7 @@ def planned(
     made = of or pool()
     world = World(nodes, [made], {made.name: _TYPES}, (), SchedulingOptions())
     solved = world.what_if(pods)
-    spared, for_whom = with_spare_room(world, Arrival(pods), solved, lambda: in_time)
+    spared, for_whom = with_spare_room(world, WaitingPods(pods), solved, lambda: in_time)
     return solved, spared, for_whom
 
 
@@ -109,7 +109,7 @@ def test_with_spare_nodes_fewer_pods_are_left_over() -> None:
         pods = _mixed(Random(seed))
         world = World((), [pool()], {"default": _TYPES}, (), SchedulingOptions())
         solved = world.what_if(pods)
-        spared, for_whom = with_spare_room(world, Arrival(pods), solved, lambda: True)
+        spared, for_whom = with_spare_room(world, WaitingPods(pods), solved, lambda: True)
         before, then = _left_over(world, pods, solved), _left_over(world, pods, spared)
         assert for_whom or spared == solved
         assert uids(spared) == uids(solved)
@@ -164,8 +164,8 @@ def later(
     )
     world = World(nodes, [pool_], {pool_.name: _TYPES}, (), SchedulingOptions())
     solved = world.what_if(pods)
-    arrival = Arrival((*expected.values(), *pods), starting, spare, owed)
-    return solved, with_spare_room(world, arrival, solved, lambda: True)[0]
+    waiting = WaitingPods((*expected.values(), *pods), starting, spare, owed)
+    return solved, with_spare_room(world, waiting, solved, lambda: True)[0]
 
 
 _TIGHT: Final = (pod("m1", cpu="2"), pod("m2", cpu="2"), pod("small", cpu="1"))

@@ -35,7 +35,7 @@ from dovetail.planning.provisioning.claims import (
     plan,
     usage_by_pool,
 )
-from dovetail.planning.provisioning.spare_room import Arrival
+from dovetail.planning.provisioning.spare_room import WaitingPods
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, Compute
 from dovetail.rules.states import has_disrupted_taint
@@ -220,11 +220,11 @@ class Provisioner(PassController):
             daemons=places.daemons,
             options=self._provisioning.options,
         )
-        arrival = None if growing else self._arrival(arriving, expected)
+        waiting = None if growing else self._waiting_pods(arriving, expected)
         self._owes_room = growing
         if growing:
             self._batch.add(_AGAIN, now)
-        planned = await self._planned(context, problem, arrival)
+        planned = await self._planned(context, problem, waiting)
         if context.stopping.is_set():
             return  # pods that were not reached would be reported as unschedulable
         pods = {pod.uid: pod for pod in arriving}
@@ -232,9 +232,9 @@ class Provisioner(PassController):
         if planned.solution.new_claims:
             await self._create(context, planned, problem, pods, pools)
 
-    def _arrival(self, pods: Sequence[PodInfo], expected: ExpectedNodes) -> Arrival:
+    def _waiting_pods(self, pods: Sequence[PodInfo], expected: ExpectedNodes) -> WaitingPods:
         self._spare &= expected.starting.keys()
-        return Arrival(pods, tuple(expected.starting.values()), len(self._spare), self._owes_room)
+        return WaitingPods(pods, tuple(expected.starting.values()), len(self._spare), self._owes_room)
 
     def _is_postponed(self, now: datetime) -> bool:
         """Postpones the pass until all created claims are launched: else they would be created twice (06 §7.3)."""
@@ -282,8 +282,10 @@ class Provisioner(PassController):
         node = None if bound is None else self._cluster.nodes.value(bound.node_name)
         return None if node is None else self._cluster.claim_of(node)
 
-    async def _planned(self, context: Context, problem: PlacementRequest, arrival: Arrival | None) -> ProvisioningPlan:
-        if not (problem.pods or (arrival is not None and arrival.owed)):
+    async def _planned(
+        self, context: Context, problem: PlacementRequest, waiting: WaitingPods | None
+    ) -> ProvisioningPlan:
+        if not (problem.pods or (waiting is not None and waiting.owed)):
             return ProvisioningPlan(Solution(), {}, {})
         if not problem.pools:
             errors = {pod.uid: PodError(pod.ref, pod.origin, NO_POOLS) for pod in problem.pods}
@@ -298,7 +300,7 @@ class Provisioner(PassController):
         unfinished.labels(*labels).set_function(lambda: clock.monotonic() - began_at)
         try:
             return await self._provisioning.compute.run(
-                plan, problem, arrival, self._world, lambda: clock.monotonic() < ends_at and not stopping.is_set()
+                plan, problem, waiting, self._world, lambda: clock.monotonic() < ends_at and not stopping.is_set()
             )
         finally:
             self._metrics.scheduling_seconds.labels(self.name).observe(clock.monotonic() - began_at)

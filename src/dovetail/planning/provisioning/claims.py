@@ -10,7 +10,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.planning.nodepool.hash import pool_annotations, pool_hash
-from dovetail.planning.provisioning.spare_room import Arrival, with_spare_room
+from dovetail.planning.provisioning.spare_room import WaitingPods, with_spare_room
 from dovetail.scheduling.fast import IncrementalWorld
 from dovetail.scheduling.new_nodes import offers
 from dovetail.scheduling.placement import (
@@ -51,13 +51,13 @@ class ProvisioningPlan(msgspec.Struct, frozen=True):
 
 
 def plan(
-    problem: PlacementRequest, arrival: Arrival | None, world: IncrementalWorld, go_on: Callable[[], bool]
+    problem: PlacementRequest, waiting: WaitingPods | None, world: IncrementalWorld, go_on: Callable[[], bool]
 ) -> ProvisioningPlan:
-    """The expensive part of a pass, which runs on a worker thread. Without an arrival there is no room to spare."""
+    """The expensive part of a pass, which runs on a worker thread. Without waiting pods there is no room to spare."""
     now = world.now(problem.nodes, problem.pools, problem.types, problem.daemons)
     solution, spared = now.what_if(problem.pods, go_on=go_on, explain=True), frozenset[str]()
-    if arrival is not None:
-        solution, spared = with_spare_room(now, arrival, solution, go_on)
+    if waiting is not None:
+        solution, spared = with_spare_room(now, waiting, solution, go_on)
     return ProvisioningPlan(solution, starved(problem), effective_zones(problem), spared)
 
 

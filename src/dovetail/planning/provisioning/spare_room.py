@@ -35,7 +35,7 @@ _MOST_PODS: Final = 300
 _ONE_FOR: Final = 4
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class WaitingPods(msgspec.Struct, frozen=True):
     """All pods that wait for nodes, in the order in which kube-scheduler is expected to take them.
 
     `starting`: nodes of earlier plans, without the pods that are expected there. `spare`: how many of them are room to
@@ -49,15 +49,15 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 def with_spare_room(
-    world: World, arrival: Arrival, planned: Solution, go_on: Callable[[], bool]
+    world: World, waiting: WaitingPods, planned: Solution, go_on: Callable[[], bool]
 ) -> tuple[Solution, frozenset[str]]:
     """The solution with room to spare, and the UIDs of the pods that it is for."""
-    pods = [pod for pod in arrival.pods if pod.uid not in planned.errors]
-    if not (planned.new_claims or arrival.owed) or len(arrival.pods) > _MOST_PODS:
+    pods = [pod for pod in waiting.pods if pod.uid not in planned.errors]
+    if not (planned.new_claims or waiting.owed) or len(waiting.pods) > _MOST_PODS:
         return planned, frozenset()
-    nodes = len(planned.new_claims) + len(arrival.starting)
-    most = 1 + (nodes - arrival.spare) // _ONE_FOR - arrival.spare if arrival.starting else len(pods)
-    spare = _Spare(world, arrival.starting, planned, most, go_on)
+    nodes = len(planned.new_claims) + len(waiting.starting)
+    most = 1 + (nodes - waiting.spare) // _ONE_FOR - waiting.spare if waiting.starting else len(pods)
+    spare = _Spare(world, waiting.starting, planned, most, go_on)
     for order in _orders(pods, nodes) if most > 0 else ():
         spare.add_for(order)
     return _together(planned, spare.claims), frozenset(uid for claim in spare.claims for uid in claim.pods)
