@@ -22,12 +22,17 @@ _ANNOTATIONS: list[dict[str, str]] = [
     {"karpenter.sh/disruption-schedule": "CRON_TZ=Europe/Berlin 0 22 * * *;0 12 * * 0"},
     {"karpenter.sh/disruption-block-schedule": "0 9 * * 1-5", "karpenter.sh/disruption-block-duration": "8h"},
 ]
+_NODE_CLASS = {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass"}
+_NODE_CLASS_REF = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+_LINUX = [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]
+_AMOUNTS = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "20Gi", "pods": "110"}
 
 
 def objects(nodes: int) -> Iterator[dict[str, Any]]:
-    """NodePools, NodeClaims, Nodes, PDBs and pods."""
+    """A node class, NodePools, NodeClaims, Nodes, PDBs and pods, with all that a scheduling simulation needs."""
     chance = random.Random(nodes)
     pools = max(1, nodes // 500)
+    yield {**_NODE_CLASS, "metadata": {"name": "default", "uid": _uid(6, 0), "creationTimestamp": _CREATED}}
     for pool in range(pools):
         yield _pool(pool)
     for app in range(nodes // 5):
@@ -59,8 +64,11 @@ def _pool(pool: int) -> dict[str, Any]:
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
-        "metadata": {"name": f"pool-{pool}", "creationTimestamp": _CREATED},
-        "spec": {"disruption": {"consolidateAfter": "5m", "budgets": budgets}, "template": {"spec": {}}},
+        "metadata": {"name": f"pool-{pool}", "uid": _uid(0, pool), "creationTimestamp": _CREATED},
+        "spec": {
+            "disruption": {"consolidateAfter": "5m", "budgets": budgets},
+            "template": {"spec": {"nodeClassRef": _NODE_CLASS_REF, "requirements": _LINUX}},
+        },
     }
 
 
@@ -68,10 +76,19 @@ def _pdb(app: int) -> dict[str, Any]:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": f"app-{app}", "namespace": f"team-{app % 40}", "creationTimestamp": _CREATED},
+        "metadata": {
+            "name": f"app-{app}",
+            "namespace": f"team-{app % 40}",
+            "uid": _uid(1, app),
+            "creationTimestamp": _CREATED,
+        },
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": f"app-{app}"}}},
         "status": {"disruptionsAllowed": int(app % 20 > 0), "expectedPods": 100},
     }
+
+
+def _uid(kind: int, number: int) -> str:
+    return f"00000000-0000-4000-800{kind}-{number:012}"
 
 
 def _conditions(*types: str) -> list[dict[str, str]]:
@@ -88,11 +105,21 @@ def _claim(node: int, pool: int, *, drifted: bool) -> dict[str, Any]:
         "kind": "NodeClaim",
         "metadata": {
             "name": f"pool-{pool}-{node:05}",
+            "uid": _uid(2, node),
             "labels": {"karpenter.sh/nodepool": f"pool-{pool}"},
             "creationTimestamp": _CREATED,
         },
-        "spec": {"expireAfter": "720h", "terminationGracePeriod": "24h" if node % 3 else "72h"},
-        "status": {"providerID": f"kwok://node-{node:05}", "conditions": _conditions(*conditions)},
+        "spec": {
+            "expireAfter": "720h",
+            "terminationGracePeriod": "24h" if node % 3 else "72h",
+            "nodeClassRef": _NODE_CLASS_REF,
+            "requirements": _LINUX,
+        },
+        "status": {
+            "providerID": f"kwok://node-{node:05}",
+            "nodeName": f"node-{node:05}",
+            "conditions": _conditions(*conditions),
+        },
     }
 
 
@@ -101,15 +128,25 @@ def _node(node: int, pool: int) -> dict[str, Any]:
         "karpenter.sh/nodepool": f"pool-{pool}",
         "karpenter.sh/registered": "true",
         "karpenter.sh/initialized": "true",
+        "karpenter.sh/capacity-type": "on-demand",
+        "karpenter.kwok.sh/kwoknodeclass": "default",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": f"node-{node:05}",
         "node.kubernetes.io/instance-type": "s-16x-amd64-linux",
         "topology.kubernetes.io/zone": f"test-zone-{'abcd'[node % 4]}",
     }
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": f"node-{node:05}", "labels": labels, "creationTimestamp": _CREATED},
+        "metadata": {
+            "name": f"node-{node:05}",
+            "uid": _uid(3, node),
+            "labels": labels,
+            "creationTimestamp": _CREATED,
+        },
         "spec": {"providerID": f"kwok://node-{node:05}"},
-        "status": {"conditions": _conditions("Ready")},
+        "status": {"capacity": _AMOUNTS, "allocatable": _AMOUNTS, "conditions": _conditions("Ready")},
     }
 
 
@@ -131,18 +168,26 @@ def _pod(node: int, pod: int, chance: random.Random, *, app: int) -> dict[str, A
         "metadata": {
             "name": name,
             "namespace": f"team-{app % 40}",
-            "uid": f"00000000-0000-4000-8000-{node:06}{pod:06}",
+            "uid": _uid(5, node * PODS_PER_NODE + pod),
             "resourceVersion": str(1_000_000 + node),
             "labels": {"app": f"app-{app}", "pod-template-hash": "6d4cf56db6", "team": f"team-{app % 40}"},
             "annotations": annotations,
             "creationTimestamp": _CREATED,
             "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"app-{app}-6d4cf56db6", "controller": True}
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "name": f"app-{app}-6d4cf56db6",
+                    "uid": _uid(4, app),
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
             ],
         },
         "spec": {
             "nodeName": f"node-{node:05}",
             "containers": [container],
+            "schedulerName": "default-scheduler",
             "terminationGracePeriodSeconds": 30,
             "priority": 0,
             "tolerations": [
@@ -152,6 +197,7 @@ def _pod(node: int, pod: int, chance: random.Random, *, app: int) -> dict[str, A
         },
         "status": {
             "phase": "Running",
+            "startTime": _CREATED,
             "conditions": _conditions("Initialized", "Ready", "ContainersReady", "PodScheduled"),
         },
     }

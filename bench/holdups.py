@@ -71,26 +71,18 @@ _EVERY_SECONDS: Final = 0.005
 
 def raw_objects(nodes: int) -> Iterator[dict[str, Any]]:
     """As `bench.cluster`, but full nodes of kwok that could be consolidated and never expire."""
-    reference = {"group": names.KWOK_GROUP, "kind": names.KWOK_NODECLASS_KIND, "name": "default"}
     bought = {
         names.KWOK_NODECLASS_LABEL: "default",
         names.INSTANCE_TYPE_LABEL: _TYPE,
         names.CAPACITY_TYPE_LABEL: "on-demand",
     }
-    yield {
-        "apiVersion": names.KWOK_API_VERSION,
-        "kind": names.KWOK_NODECLASS_KIND,
-        "metadata": {"name": "default", "uid": "default"},
-    }
     for number, one in enumerate(cluster_objects(nodes)):
-        kind, meta, spec = one["kind"], one["metadata"], one["spec"]
-        meta["uid"] = meta.get("uid") or f"{kind}-{meta['name']}"
+        kind, meta, spec = one["kind"], one["metadata"], one.get("spec", {})
         meta["resourceVersion"] = str(number + 1)
         if kind == names.NODEPOOL_KIND:
-            spec["template"]["spec"] |= {"nodeClassRef": reference, "requirements": []}
             one["status"] = {"conditions": [_true("Ready")]}
         elif kind == names.NODECLAIM_KIND:
-            spec |= {"nodeClassRef": reference, "expireAfter": "Never"}
+            spec["expireAfter"] = "Never"
             meta["labels"] |= {**bought, names.ZONE_LABEL: "test-zone-a"}
             one["status"] |= {"capacity": _CAPACITY, "allocatable": _ALLOCATABLE}
             one["status"]["conditions"].append(_true("Consolidatable"))
