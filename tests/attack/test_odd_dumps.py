@@ -10,7 +10,6 @@ from dovetail.api.documents import InputError, read_documents
 from dovetail.planning.disruption.methods import decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
-from dovetail.sim.scenarios.reading import read_scenario
 from tests.harness import manifests
 from tests.harness.builders import at
 from tests.harness.claims import node_class
@@ -55,7 +54,7 @@ def ordinary() -> Objects:
 
 def planned(objects: Objects) -> OneShotResult:
     dump = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": list(objects.values())})
-    still = look(read_scenario(read_documents(dump, "dump.json"), now=NOW, start=NOW), drained=["n", "other"])
+    still = look(read_documents(dump, "dump.json"), NOW, drained=["n", "other"])
     decide_pass(still.board, ConsolidationOptions())
     return still
 

@@ -181,6 +181,14 @@ def decode(document: Document, type_: type[T]) -> T:
         raise document.error(_TOO_DEEP) from None
 
 
+def decode_as_written(document: Document, type_: type[T]) -> T | None:
+    """The object as `type_`; None if it is not JSON, or if `decode` would have to mend it."""
+    try:
+        return None if document.raw is None else cast(T, _decoder(cast(Hashable, type_)).decode(document.raw))
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
 def plain_value(document: Document) -> Any:
     """The object as dicts, lists and scalars, as written. Raises InputError."""
     if document.raw is None:

@@ -152,9 +152,13 @@ class ClusterState:
 
     def load(self, plural: str, item: KubernetesObject, key: Key | None = None) -> bool:
         """Adds an object from a document, or replaces it and returns True. Raises ValueError."""
-        meta, store = item.metadata, self._stores[plural]
+        meta = item.metadata
         kept = StoredValue(meta.uid, meta.resource_version, self._readings[plural].keep(item))
-        key = key or (meta.namespace, meta.name)
+        return self.keep(plural, key or (meta.namespace, meta.name), kept)
+
+    def keep(self, plural: str, key: Key, kept: StoredValue[Any]) -> bool:
+        """Adds a value, or replaces it and returns True."""
+        store = self._stores[plural]
         old = store.get(key)
         store.apply(Added(key, kept) if old is None else Updated(key, old, kept))
         return old is not None

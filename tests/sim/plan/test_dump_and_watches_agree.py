@@ -101,7 +101,7 @@ def paths(pods: Any) -> list[tuple[str, str, Any]]:
 
 def compare(documents: Sequence[Document]) -> dict[str, Any]:
     scenario = read_scenario(documents, now=NOW, start=NOW)
-    still = look(scenario)
+    still = look(documents, NOW)
     here, there = told(still.assessment, still.board), told(*watched(scenario))
     for part, found in here.items():
         assert found == there[part], part

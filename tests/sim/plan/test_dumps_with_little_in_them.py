@@ -10,7 +10,6 @@ from dovetail.api.documents import read_documents
 from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
-from dovetail.sim.scenarios.reading import read_scenario
 from tests.harness.builders import at
 from tests.harness.claims import condition, node, node_claim, node_pool
 
@@ -72,7 +71,7 @@ def pod(name: str, node_name: str, **spec: Any) -> Manifest:
 def seen(*manifests: Manifest) -> OneShotResult:
     text = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": manifests})
     documents = list(read_documents(text, file=str(Path("dump.json"))))
-    return look(read_scenario(documents, now=START, start=START + timedelta(hours=1)))
+    return look(documents, START + timedelta(hours=1))
 
 
 def decided(*manifests: Manifest) -> Decision:

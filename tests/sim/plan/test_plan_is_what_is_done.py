@@ -14,7 +14,6 @@ from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
-from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.views.plan import NodeOutcome, PlanView, PriceView, plan_view
 from tests.harness.disruption import drift, play, pool, scale, stand
 from tests.harness.dumps import dump
@@ -48,8 +47,7 @@ def nodes_of_commands(setting: Setting) -> list[set[str]]:
 
 
 def planned(dumped: bytes, at: Any) -> tuple[PlanView, tuple[Command, ...]]:
-    scenario = read_scenario(read_documents(dumped, "dump.json"), now=at, start=at)
-    still: OneShotResult = look(scenario)
+    still: OneShotResult = look(read_documents(dumped, "dump.json"), at)
     decision = decide_pass(still.board, ConsolidationOptions())
     view = plan_view(
         still.board,

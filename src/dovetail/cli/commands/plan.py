@@ -35,7 +35,6 @@ from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
-from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import Assessment, assess
 from dovetail.views.explain.answers import answer
@@ -104,9 +103,10 @@ def command(
         read = read_cluster(common.source, also=(*PLACING_KINDS, *spread_kinds(profiles)))
         read.problems.extend(old_dump(read.snapshot, common.at) if common.paths else ())
         remove = node_names(read.snapshot, remove)
-        scenario = read_scenario(read.documents, now=common.at, start=common.at, settings=read.snapshot.settings)
         still = look(
-            scenario,
+            read.documents,
+            common.at,
+            settings=read.snapshot.settings,
             catalogue=catalogue_in(instance_types),
             drained=remove,
             scheduler_profiles=profiles,

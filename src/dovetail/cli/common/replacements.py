@@ -146,14 +146,12 @@ def _simulated(
     if any(problem.rule == "NotPermitted" for problem in read.problems):
         return None
     from dovetail.sim.scenarios.one_shot import look  # noqa: PLC0415  (the engine takes long to import)
-    from dovetail.sim.scenarios.reading import read_scenario  # noqa: PLC0415
 
     documents = list(read.documents)
     if not source.paths:
         documents += live_documents(source, PLACING_KINDS, read.problems)
     try:
-        scenario = read_scenario(documents, now=at, start=at, settings=read.snapshot.settings)
-        return look(scenario, catalogue=catalogue)
+        return look(documents, at, settings=read.snapshot.settings, catalogue=catalogue)
     except InputError as error:
         read.problems.append(_unknown(error))
         return None

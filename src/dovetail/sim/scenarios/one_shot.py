@@ -4,20 +4,21 @@ The documents feed the same state that watches feed in `run`. There is no API se
 is written, and no time passes.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from dovetail.api import names
-from dovetail.api.documents import InputError, decode
+from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.names import Reason
 from dovetail.api.objects import why_not_ready
 from dovetail.api.schema import crd_schema, defaulted
 from dovetail.model.finding import Finding
 from dovetail.model.instance_types import InstanceType
-from dovetail.model.records import ClaimRecord, PodRecord
+from dovetail.model.records import ClaimRecord, PodInterner, PodRecord
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.board import DisruptionBoard
 from dovetail.planning.disruption.records import failed_replacements
@@ -26,13 +27,14 @@ from dovetail.rules.verdict import Verdict
 from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.scheduling.placement import Origin, PodError, PodInfo, SchedulingOptions
 from dovetail.sim.scenarios.machines import TYPES_ASSUMED
-from dovetail.sim.scenarios.reading import Scenario, ScenarioObject
+from dovetail.sim.scenarios.reading import ScenarioObject, read_scenario
 from dovetail.sim.scenarios.restore import EVERYWHERE, PreparedCluster, prepare
 from dovetail.sim.server.admission import fill_in
 from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES, Body
 from dovetail.state.cluster import ClusterState, NodeClassKind
 from dovetail.state.instance_types import bought_as
 from dovetail.state.scheduling import SchedulingState
+from dovetail.state.store import StoredValue
 from dovetail.state.unplaceable import Unplaceable
 from dovetail.values.timestamp import format_time
 from dovetail.views.explain.pending import PendingFacts
@@ -87,25 +89,30 @@ def _told(error: PodError) -> tuple[str, str]:
 
 
 def look(
-    scenario: Scenario,
+    documents: Iterable[Document],
+    now: datetime,
     *,
+    settings: RuleSettings = DEFAULT_SETTINGS,
     catalogue: Sequence[InstanceType] | None = None,
     drained: Sequence[str] = (),
     scheduler_profiles: SchedulerProfiles | None = None,
 ) -> OneShotResult:
-    """Assess the cluster at the scenario's start. `drained`: nodes whose pods are listed, too. Raises InputError."""
-    prepared, now = prepare(scenario, catalogue), scenario.start
+    """Assess the cluster now. `drained`: nodes whose pods are listed, too. Raises InputError."""
+    spread_by_default = scheduler_profiles is not None and scheduler_profiles.any_constraints
+    interner = PodInterner(spread_by_default=spread_by_default, settings=settings)
+    scenario = read_scenario(documents, now=now, start=now, settings=settings, interner=interner)
+    prepared = prepare(scenario, catalogue, played=False)
     kind = prepared.node_classes
     cluster = ClusterState(
         NodeClassKind(kind.group, kind.kind, kind.plural),
         scheduler_profiles=scheduler_profiles,
-        settings=scenario.settings,
+        settings=settings,
     )
     state = SchedulingState(cluster)
     _load(cluster, prepared, now)
     for pool in state.usable_pools():
         cluster.instance_types.answered(pool, prepared.machines.types, at=0.0)
-    planner = DisruptionPlanner(options=SchedulingOptions(), settings=scenario.settings)
+    planner = DisruptionPlanner(options=SchedulingOptions(), settings=settings)
     failed = failed_replacements(claim.value for claim in cluster.claims.snapshot().items.values())
     backoffs = {claim.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for claim in failed}
     assessment = planner.assess(DisruptionInputs(snapshot=state.snapshot(now), pools_in_backoff=backoffs))
@@ -146,6 +153,13 @@ def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> No
     for number, placed in enumerate((*_first_namespaces(prepared.objects), *prepared.objects)):
         plural = placed.resource.plural
         if plural not in cluster.stores:  # nothing reads this kind
+            continue
+        if placed.pod is not None:
+            class_, record = placed.pod.priority_class, placed.pod.record
+            priority = priorities.get(class_, 0) if class_ else default or 0
+            if priority != record.priority:
+                record = msgspec.structs.replace(record, priority=priority)
+            cluster.keep(plural, (record.namespace, record.name), StoredValue(record.uid, "", record))
             continue
         body = _as_stored(placed, number, created)
         if placed.resource.kind == "Pod":

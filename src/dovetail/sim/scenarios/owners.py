@@ -17,6 +17,7 @@ from dovetail.sim.actors.wire import DAEMONSETS, JOBS, REPLICASETS, RUN_FOR, STA
 from dovetail.sim.actors.workload import REVISION_LABEL
 from dovetail.sim.scenarios.reading import ScenarioObject, assumption
 from dovetail.sim.server.kinds import Body
+from dovetail.values.timestamp import format_time
 
 _STAND_INS: Final[Mapping[str, Kind]] = {kind.kind: kind for kind in (REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS)}
 _PER_POD_LABELS: Final = frozenset(
@@ -32,11 +33,11 @@ _FOR_EVER: Final = "87600h"
 
 def with_owners(objects: Sequence[ScenarioObject], problems: list[Finding]) -> list[ScenarioObject]:
     """Add stand-ins for missing owners, and drop references to owners that cannot be simulated."""
-    present = {uid for placed in objects if (uid := placed.body["metadata"].get("uid"))}
+    present = {uid for placed in objects if (uid := placed.uid)}
     orphans: dict[str, list[ScenarioObject]] = {}
     for placed in objects:
-        uid = wire.controller_uid(placed.body)
-        if placed.resource.kind == "Pod" and uid and uid not in present:
+        uid = placed.controller_uid if placed.resource.kind == "Pod" else ""
+        if uid and uid not in present:
             orphans.setdefault(uid, []).append(placed)
     made = []
     for pods in orphans.values():
@@ -67,9 +68,10 @@ def with_owners(objects: Sequence[ScenarioObject], problems: list[Finding]) -> l
 
 
 def _without_strays(placed: ScenarioObject, uids: set[str]) -> ScenarioObject:
-    references = placed.body["metadata"].get("ownerReferences") or ()
-    kept = [reference for reference in references if reference.get("uid") in uids]
-    return placed if len(kept) == len(references) else placed.having_metadata(ownerReferences=kept)
+    if uids.issuperset(placed.owner_uids):
+        return placed
+    references = placed.body["metadata"]["ownerReferences"]
+    return placed.having_metadata(ownerReferences=[owner for owner in references if owner.get("uid") in uids])
 
 
 def _stand_in(kind: Kind, reference: Mapping[str, Any], pods: Sequence[ScenarioObject]) -> ScenarioObject:
@@ -78,11 +80,11 @@ def _stand_in(kind: Kind, reference: Mapping[str, Any], pods: Sequence[ScenarioO
     spec: Body = {"template": _template(kind, first, labels)}
     if kind is not JOBS:
         spec["selector"] = {"matchLabels": labels}
-    number = sum(wire.active(pod.body) for pod in pods)
+    number = sum(pod.active for pod in pods)
     if kind in (REPLICASETS, STATEFULSETS):
         spec["replicas"] = number
     if kind is STATEFULSETS:
-        ends = [wire.name_of(pod.body).rpartition("-")[2] for pod in pods]
+        ends = [pod.key.rpartition("/")[2].rpartition("-")[2] for pod in pods]
         ordinals = [int(end) for end in ends if end.isdecimal()]
         first_ordinal = min(ordinals, default=0)
         spec |= {"serviceName": "", "ordinals": {"start": first_ordinal}}
@@ -91,8 +93,9 @@ def _stand_in(kind: Kind, reference: Mapping[str, Any], pods: Sequence[ScenarioO
     if kind is JOBS:
         spec |= {"parallelism": max(1, number), "completions": None, "backoffLimit": 1_000_000}
     meta: Body = {"name": reference["name"], "namespace": pods[0].namespace, "uid": reference["uid"]}
-    if created := min(str(pod.body["metadata"].get("creationTimestamp") or "") for pod in pods):
-        meta["creationTimestamp"] = created
+    created = [at for pod in pods if (at := pod.created_at) is not None]
+    if len(created) == len(pods):
+        meta["creationTimestamp"] = format_time(min(created))
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": spec}
     return ScenarioObject(kind, body, pods[0].document)
 

@@ -51,13 +51,15 @@ class PreparedCluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     problems: tuple[Finding, ...]
 
 
-def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None) -> PreparedCluster:
-    """Fill in what is missing. Raises InputError."""
+def prepare(
+    scenario: Scenario, catalogue: Sequence[InstanceType] | None = None, *, played: bool = True
+) -> PreparedCluster:
+    """Fill in what is missing; `played`: also what only actors read. Raises InputError."""
     problems = list(scenario.problems)
-    objects = list(_checked(scenario.objects, problems))
-    for step in (with_owners, with_run_times, _with_hashes, _with_known_claims):
-        objects = step(objects, problems)
-    objects = with_revisions([_with_times(_with_images(placed)) for placed in objects])
+    objects = with_owners(list(_checked(scenario.objects, problems)), problems)
+    if played:
+        objects = with_revisions([_with_images(placed) for placed in with_run_times(objects, problems)])
+    objects = _with_known_claims(_with_hashes([_with_times(placed) for placed in objects], problems), problems)
     node_classes = _node_class_kind(objects, problems)
     objects = _with_node_classes(objects, node_classes, scenario.start, problems)
     objects = _with_priority_classes(objects, problems)
@@ -74,7 +76,8 @@ def _checked(objects: Iterable[ScenarioObject], problems: list[Finding]) -> Iter
     """Without workloads of a cluster that cannot be read: their pods have owners made up. Others are refused."""
     for placed in objects:
         try:
-            check_fields(placed.resource.kind, placed.body, whole=True)
+            if placed.pod is None:
+                check_fields(placed.resource.kind, placed.body, whole=True)
         except InvalidValue as error:
             if placed.resource.kind not in _OWNERS or not placed.body["metadata"].get("uid"):
                 raise placed.error(f"{error.message} ({placed.name})", error.field) from None
@@ -166,9 +169,11 @@ def _imaged(placed: ScenarioObject, spec: Body, field: str) -> Body:
 
 def _with_times(placed: ScenarioObject) -> ScenarioObject:
     """Add transition times to conditions: some writers leave them out, and controllers that scale down read them."""
+    if placed.resource.kind not in ("Pod", "Job") or placed.pod is not None:
+        return placed
     status = status_of(placed.body)
     conditions = status.get("conditions") or ()
-    if placed.resource.kind not in ("Pod", "Job") or all("lastTransitionTime" in entry for entry in conditions):
+    if all("lastTransitionTime" in entry for entry in conditions):
         return placed
     since = {"lastTransitionTime": placed.body["metadata"].get("creationTimestamp") or _LONG_AGO}
     return placed.having(status={**status, "conditions": [{**since, **condition} for condition in conditions]})
@@ -204,6 +209,8 @@ def _with_hashes(objects: Sequence[ScenarioObject], problems: list[Finding]) -> 
 
 
 def _with_hash(placed: ScenarioObject, hashes: Mapping[str, tuple[str, str]]) -> ScenarioObject:
+    if placed.resource.kind not in (names.NODEPOOL_KIND, names.NODECLAIM_KIND):
+        return placed
     is_pool, annotations = placed.resource.kind == names.NODEPOOL_KIND, annotations_of(placed.body)
     pool = placed.key if is_pool else labels_of(placed.body).get(names.NODEPOOL_LABEL, "")
     old, new = hashes.get(pool, ("", ""))
@@ -253,11 +260,11 @@ def _with_known_claims(objects: Sequence[ScenarioObject], problems: list[Finding
 def _references(objects: Iterable[ScenarioObject]) -> Iterable[tuple[ScenarioObject, Mapping[str, str]]]:
     """NodePools and NodeClaims with the node class that they reference."""
     for placed in objects:
+        if placed.resource.kind not in (names.NODEPOOL_KIND, names.NODECLAIM_KIND):
+            continue
         spec = _spec(placed)
         if placed.resource.kind == names.NODEPOOL_KIND:
             spec = (spec.get("template") or {}).get("spec") or {}
-        elif placed.resource.kind != names.NODECLAIM_KIND:
-            continue
         if reference := spec.get("nodeClassRef"):
             yield placed, reference
 
@@ -328,11 +335,9 @@ def _with_priority_classes(objects: Sequence[ScenarioObject], problems: list[Fin
     present = {placed.key for placed in _of_kind(objects, PRIORITY_CLASSES.kind)} | set(SYSTEM_PRIORITIES)
     missing: dict[str, tuple[int, ScenarioObject]] = {}
     for placed in objects:
-        spec = _spec(placed)
-        spec = spec if placed.resource.kind == "Pod" else (spec.get("template") or {}).get("spec") or {}
-        name = spec.get("priorityClassName")
-        if name and name not in present and (name not in missing or spec.get("priority") is not None):
-            missing[name] = (int(spec.get("priority") or 0), placed)
+        name, priority = _priority(placed)
+        if name and name not in present and (name not in missing or priority is not None):
+            missing[name] = (int(priority or 0), placed)
     made = [_made(PRIORITY_CLASSES, name, user, value=value) for name, (value, user) in sorted(missing.items())]
     problems += [
         assumption("PriorityAssumed", placed.name, f"is not in the input; taken to be {placed.body['value']}")
@@ -341,9 +346,18 @@ def _with_priority_classes(objects: Sequence[ScenarioObject], problems: list[Fin
     return [*made, *map(_without_priority, objects)]
 
 
+def _priority(placed: ScenarioObject) -> tuple[str | None, Any]:
+    """The name of the PriorityClass of a pod or template, and its value if there is one."""
+    if placed.pod is not None:
+        return placed.pod.priority_class, placed.pod.priority
+    spec = _spec(placed)
+    spec = spec if placed.resource.kind == "Pod" else (spec.get("template") or {}).get("spec") or {}
+    return spec.get("priorityClassName"), spec.get("priority")
+
+
 def _without_priority(placed: ScenarioObject) -> ScenarioObject:
     """Drop the priority of a pod: its class sets it, and the server refuses a pod whose priority differs."""
-    if placed.resource.kind != "Pod":
+    if placed.resource.kind != "Pod" or placed.pod is not None:
         return placed
     dropped = ("priority", "preemptionPolicy")
     return placed.having(spec={key: value for key, value in _spec(placed).items() if key not in dropped})

@@ -7,6 +7,7 @@ so objects are checked here before they reach it.
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from types import GenericAlias
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -15,7 +16,8 @@ import msgspec
 from dovetail import ports
 from dovetail.api import objects
 from dovetail.api.decode_errors import OUT_OF_RANGE
-from dovetail.api.documents import Document, InputError, decode
+from dovetail.api.documents import Document, InputError, decode, decode_as_written
+from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT
 from dovetail.api.objects import Instant, LabelSelector, ObjectMeta, Wire
 from dovetail.api.pod_specs import SchedulingPod
 from dovetail.api.yaml_events import join
@@ -39,6 +41,7 @@ class InvalidValue(Exception):
 
 _LARGEST: Final = 2**63 - 1
 _LAST_YEAR: Final = 2999  # leaves room to add any duration before the calendar ends
+_LAST: Final = datetime(_LAST_YEAR, 12, 31, tzinfo=UTC)
 _TIMES: Final = (
     *("creationTimestamp", "deletionTimestamp", "lastTransitionTime", "lastPodEventTime", "startTime"),
     *("completionTime", "finishedAt", "timeAdded", "nextChange"),
@@ -55,12 +58,16 @@ def sound(body: dict[str, Any], *, patch: bool = False) -> dict[str, Any]:
     """Return the object without nulls, which Go reads as absent fields; in a `patch` nulls stay. Raises Unsound."""
     try:
         text = msgspec.json.encode(body)
-        if b"null" not in text and _LONG not in text.translate(_DIGITS) and not _UNUSUAL.search(text):
+        if b"null" not in text and not _has_long_number(text) and not _UNUSUAL.search(text):
             return body
     except (OverflowError, TypeError, ValueError, RecursionError):  # the walk names the field
         pass
     copied: dict[str, Any] = _sound(body, "", "", nulls=patch)
     return copied
+
+
+def _has_long_number(text: bytes) -> bool:
+    return _LONG in text.translate(_DIGITS)
 
 
 def _sound(value: Any, name: str, path: str, *, nulls: bool) -> Any:
@@ -251,6 +258,8 @@ class _Workload(Wire, frozen=True):
 
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
+# The API server adds tolerations of these to every pod.
+_TOLERATED: Final = frozenset((NOT_READY_TAINT, UNREACHABLE_TAINT))
 # The struct that the controllers read, if they do, and then the fields that the simulated cluster reads.
 _CHECKS: Final[Mapping[str, tuple[type[Any], ...]]] = {
     "Pod": (SchedulingPod, _POD),
@@ -291,6 +300,24 @@ def check_fields(kind: str, body: Mapping[str, Any], *, whole: bool = False) -> 
         if spec.template is not None:
             _check_number(spec.template.metadata, EXIT_CODE, "spec.template.")
         _check_number(read.metadata, REVISION, "")
+
+
+def whole_pod(document: Document) -> SchedulingPod | None:
+    """The pod, if nothing about it has to be checked further or filled in; else None. Most pods of a dump are such."""
+    if document.raw is None or _has_long_number(bytes(document.raw)) or decode_as_written(document, _POD) is None:
+        return None
+    pod = decode_as_written(document, SchedulingPod)
+    if pod is None:
+        return None
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    wanted = [meta.creation_timestamp, *(condition.last_transition_time for condition in status.conditions)]
+    times = [at for at in (*wanted, meta.deletion_timestamp, status.start_time) if at is not None]
+    if None in wanted or max(times) > _LAST:
+        return None
+    if not (meta.name and meta.uid and spec.containers and spec.scheduler_name and status.phase):
+        return None
+    tolerated = {toleration.key for toleration in spec.tolerations if toleration.effect in ("", "NoExecute")}
+    return None if EXIT_CODE in meta.annotations or not ("" in tolerated or tolerated >= _TOLERATED) else pod
 
 
 def _pod_labels(kind: str, workload: _Workload) -> Mapping[str, str]:
