@@ -4,7 +4,7 @@ Without a controller nothing happens of what an answer expects: no drain ends, n
 not certain, nothing is said.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,7 +15,7 @@ from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.values.timestamp import format_time
-from dovetail.views.deciding import controller_runs, is_live, latest
+from dovetail.views.deciding import LEASES, controller_runs, is_live, latest
 
 NO_CONTROLLER: Final = "NoController"
 _NOTHING: Final = "nothing is decided until one runs"
@@ -31,11 +31,14 @@ def is_held(lease: objects.Lease, at: datetime) -> bool:
     return bool(lease.spec.holder_identity) and (lease.spec.renew_time is None or is_live(lease, at))
 
 
-def missing_controllers(documents: Iterable[Document], decider: Decider, now: datetime | None) -> Iterator[Finding]:
+def missing_controllers(
+    documents: Iterable[Document], decider: Decider, now: datetime | None, judged: Container[str] = LEASES
+) -> Iterator[Finding]:
     """A problem for each controller that decides in the cluster and does not run.
 
     `now`: of a live cluster, by the clock of whoever renews Leases. The documents then have all Leases of controllers
     that there are, the pods of controllers, and NodePools. None: they are a dump, which may have some of them.
+    `judged`: names of Leases; the documents may lack others.
     """
     documents = list(documents)
     try:
@@ -50,7 +53,7 @@ def missing_controllers(documents: Iterable[Document], decider: Decider, now: da
         needed[names.BESIDE_LEASE] = (f"dovetail {decider.mode}", _BESIDE[decider.mode])
     for name, (program, without) in needed.items():
         named = [lease for lease in leases if lease.metadata.name == name]
-        if any(is_held(lease, at) for lease in named):
+        if name not in judged or any(is_held(lease, at) for lease in named):
             continue
         if named:
             yield _not_held(latest(named), program, without, live=live)

@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
 
 from dovetail.api import names
+from dovetail.api.names import DovetailMode
 from dovetail.cli.common.evidence import Evidence, evidence
 from dovetail.cli.common.live import LISTS, all_pages
-from dovetail.model.decider import DOVETAIL
+from dovetail.model.decider import DOVETAIL, Decider, DecidingController
 from dovetail.ports import LEASES, NODEPOOLS, NODES, PODS, Clock, Create, Forbidden, Gone, KubeApi, Patch, Resource
 from dovetail.runtime.lease import micro_time
 from dovetail.sim.actors.cluster import START
@@ -66,11 +68,15 @@ def test_it_is_not_begun_anew_for_ever() -> None:
 IMAGE = "public.ecr.aws/karpenter/controller:1.15.0"
 META = {"namespace": "kube-system"}
 LEAD = names.LEADER_ELECTION_LEASE
+REFUSED = Fault(error=Forbidden("no", code=403))
+MANY = 1000
+GUARD = Decider(DecidingController.DOVETAIL, mode=DovetailMode.GUARD)
 Prepare = Callable[[ApiServer, KubeApi, Clock], Awaitable[None]]
 
 
-def found(prepare: Prepare, *forbidden: Resource[Any]) -> Evidence:
-    """What shows who decides, once this is prepared. Nobody may list the forbidden kinds."""
+def found(prepare: Prepare, *forbidden: Resource[Any], beside: bool = True) -> Evidence:
+    """What shows who decides, once this is prepared. Nobody may list the forbidden kinds, nor the second Lease if not
+    `beside`."""
     results: list[Evidence] = []
 
     async def main(clock: VirtualClock) -> None:
@@ -78,7 +84,10 @@ def found(prepare: Prepare, *forbidden: Resource[Any]) -> Evidence:
         api = server.client("test")
         await prepare(server, api, clock)
         for resource in forbidden:
-            server.faults.add(Fault(error=Forbidden("no", code=403)), verb="list", resource=resource)
+            server.faults.add(REFUSED, verb="list", resource=resource, times=MANY)
+        if not beside:
+            asked = count()
+            server.faults.add(REFUSED, verb="list", resource=LEASES, times=MANY, when=lambda _: next(asked) % 2 == 1)
         results.append(await evidence(api, clock))
 
     simulate(main, start=START)
@@ -144,6 +153,13 @@ def test_nothing_is_told_of_leases_that_may_not_be_read() -> None:
     assert missing(STOPPED, LEASES) == []
 
 
+def test_whoever_may_read_only_one_of_the_leases_is_told_of_that_one() -> None:
+    assert [str(finding.message) for finding in found(STOPPED, beside=False).missing(GUARD)] == [SAID]
+    held = found(held_by("dovetail-5_5a"), beside=False)
+    assert who_decides(held.documents, held.at).reason == f"it holds the Lease kube-system/{LEAD}"
+    assert held.missing(GUARD) == []
+
+
 @pytest.mark.parametrize("ahead", [timedelta(minutes=-10), timedelta(minutes=10)])
 def test_a_holder_with_another_clock_is_seen_by_its_renewals(ahead: timedelta) -> None:
     """And the Leases of others are judged by its clock."""
@@ -181,6 +197,23 @@ def pools_and(*pods: str) -> Prepare:
             await api.write(Patch(PODS, f"p{number}", running, namespace="kube-system", subresource="status"))
 
     return prepare
+
+
+def test_once_nobody_holds_the_lease_other_things_show_who_decides() -> None:
+    async def prepare(server: ApiServer, api: KubeApi, clock: Clock) -> None:
+        await pools_and("example.com/dovetail:1")(server, api, clock)
+        await held_by("")(server, api, clock)
+
+    shows = found(prepare)
+    assert who_decides(shows.documents, shows.at).reason == "pod kube-system/p0 runs it"
+    assert len(shows.missing(DOVETAIL)) == 1
+
+
+def test_a_clock_is_not_wrong_by_hours() -> None:
+    """So nobody waits for a renewal of a Lease that is old."""
+    long_ago = found(held_by("gone-1_2", ahead=-timedelta(days=1)))
+    assert long_ago.at < START + timedelta(seconds=1)
+    assert len(long_ago.missing(DOVETAIL)) == 1
 
 
 def test_without_a_lease_nothing_is_certain_while_a_controller_may_run() -> None:

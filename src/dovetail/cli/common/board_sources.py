@@ -78,5 +78,5 @@ async def _follow_leases(live: LiveSource, api: KubeApi, clock: Clock, decider: 
     while True:
         await clock.sleep(LEASES_SECONDS)
         shown = await evidence(api, clock)
-        if shown.complete:
+        if shown.judged:
             live.tell_missing(shown.missing(decider))

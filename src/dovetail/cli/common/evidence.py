@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from dovetail.api import names, objects
@@ -13,13 +13,13 @@ from dovetail.cli.common.options import ClusterSource
 from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
 from dovetail.ports import LEASES, NODEPOOLS, PODS, ApiError, Clock, KubeApi, Resource
-from dovetail.views.deciding import is_live
-from dovetail.views.leading import missing_controllers
+from dovetail.views.leading import is_held, missing_controllers
 
 _CRDS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", dict[str, Any]
 )
 _CONTROLLERS: Final = "app.kubernetes.io/name in (dovetail, karpenter)"
+CLOCKS_DIFFER: Final = timedelta(hours=1)  # at most
 LOOK_AGAIN_SECONDS: Final = 4.0  # holders renew every two seconds
 
 
@@ -29,12 +29,12 @@ class Evidence(NamedTuple):
     documents: list[Document]
     at: datetime
     """Now, by the clock of whoever renews the Leases."""
-    complete: bool
-    """Whether nothing is missing that would show a controller."""
+    judged: frozenset[str]
+    """Names of Leases about which nothing is missing."""
 
     def missing(self, decider: Decider) -> list[Finding]:
         """A problem for each controller that does not run, if that is certain."""
-        return list(missing_controllers(self.documents, decider, self.at)) if self.complete else []
+        return list(missing_controllers(self.documents, decider, self.at, self.judged))
 
 
 def live_evidence(source: ClusterSource) -> Evidence | None:
@@ -54,36 +54,44 @@ def live_evidence(source: ClusterSource) -> Evidence | None:
 
 
 async def evidence(api: KubeApi, clock: Clock) -> Evidence:
-    """The same with a connection. Without Leases: the CRD of NodePools, these, and the pods of controllers."""
-    leases, at = await _leases(api), clock.now()
-    if leases and any(lease.spec.holder_identity and not is_live(lease, at) for lease in _decoded(leases)):
+    """The same with a connection. If no Lease is held: the CRD of NodePools, these, and the pods of controllers."""
+    listed, at = await _leases(api), clock.now()
+    leases = [lease for documents in listed.values() for lease in _decoded(documents)]
+    if any(_is_doubtful(lease, at) for lease in leases):
         # Its holder has stopped, or has another clock. Then it renews the Lease meanwhile, which shows the time there.
-        before = {lease.metadata.uid: lease.spec.renew_time for lease in _decoded(leases)}
+        before = {lease.metadata.uid: lease.spec.renew_time for lease in leases}
         await clock.sleep(LOOK_AGAIN_SECONDS)
-        leases, at = await _leases(api), clock.now()
-        now = [lease for lease in _decoded(leases or ()) if lease.spec.renew_time != before.get(lease.metadata.uid)]
-        at = max((lease.spec.renew_time for lease in now if lease.spec.renew_time), default=at)
-    documents, complete = list(leases or ()), leases is not None
-    for lease in _decoded(documents):
+        listed, at = await _leases(api), clock.now()
+        leases = [lease for documents in listed.values() for lease in _decoded(documents)]
+        news = [lease.spec.renew_time for lease in leases if lease.spec.renew_time != before.get(lease.metadata.uid)]
+        at = max(filter(None, news), default=at)
+    documents, judged = [lease for named in listed.values() for lease in named], frozenset(listed)
+    for lease in leases:
         if pod := (lease.spec.holder_identity or "").rpartition("_")[0]:
             documents += await _listed(api, PODS, lease.metadata.namespace, fields=f"metadata.name={pod}") or ()
-    if not documents:
+    if not any(is_held(lease, at) for lease in leases):
         documents += await _listed(api, _CRDS, fields=f"metadata.name={names.NODEPOOL_PLURAL}.{names.GROUP}") or ()
         pools, pods = await _listed(api, NODEPOOLS), await _listed(api, PODS, labels=_CONTROLLERS)
         documents += [*(pools or ()), *(pods or ())]
-        complete = complete and pools is not None and pods is not None
-    return Evidence(documents, at, complete)
+        judged = frozenset() if pools is None or pods is None else judged
+    return Evidence(documents, at, judged)
 
 
-async def _leases(api: KubeApi) -> list[Document] | None:
-    """Those of controllers; None if this user may not read them."""
-    documents: list[Document] = []
+def _is_doubtful(lease: objects.Lease, at: datetime) -> bool:
+    """Whether it only seems that nobody renews it: the clock of the holder may be another, but not by hours."""
+    renewed_at = lease.spec.renew_time
+    held = lease.spec.holder_identity and not is_held(lease, at)
+    return bool(held) and renewed_at is not None and at - renewed_at < CLOCKS_DIFFER
+
+
+async def _leases(api: KubeApi) -> dict[str, list[Document]]:
+    """Those of controllers that this user may read, by name."""
+    found = {}
     for name in (names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE):
         leases = await _listed(api, LEASES, fields=f"metadata.name={name}")
-        if leases is None:
-            return None
-        documents += leases
-    return documents
+        if leases is not None:
+            found[name] = leases
+    return found
 
 
 async def _listed(
