@@ -17,7 +17,7 @@ from aiohttp import web
 
 from bench.cluster import objects
 from dovetail.kube import connect
-from dovetail.model.records import PodInterner
+from dovetail.model.pod_records import PodInterner
 from dovetail.ports import PODS
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.reflector import Reflector

@@ -21,7 +21,7 @@ from bench.cluster import PODS_PER_NODE, objects
 from bench.ingest import _resident_mb
 from dovetail.kube import connect
 from dovetail.kube.reading import read_page
-from dovetail.model.records import PodInterner
+from dovetail.model.pod_records import PodInterner
 from dovetail.ports import NODES, PODS, Create, KubeApi, Resource
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.reflector import Reflector

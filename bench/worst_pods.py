@@ -21,7 +21,8 @@ from bench.scheduling import used_cluster
 from dovetail.api import names, objects
 from dovetail.api.pod_specs import SchedulingPod
 from dovetail.model import spec_limits
-from dovetail.model.records import PodInterner, PodRecord, pdb_record
+from dovetail.model.pdb_records import pdb_record
+from dovetail.model.pod_records import PodInterner, PodRecord
 from dovetail.planning.node.drain import drain_plan
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import annotation_faults

@@ -16,7 +16,7 @@ from prometheus_client import generate_latest
 from dovetail.api import names
 from dovetail.api.names import ConditionType
 from dovetail.controllers.disruption.engine import DisruptionController, PastDecision
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import Snapshot
 from dovetail.planning.disruption.board import Candidate, DisruptionBoard

@@ -11,7 +11,7 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.api.pod_specs import SchedulingPod, SchedulingPodSpec
 from dovetail.model import spec_limits
-from dovetail.model.records import PodInterner, PodScheduling
+from dovetail.model.pod_records import PodInterner, PodScheduling
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.scheduling.resources import Resources, pod_request
 from tests.harness import manifests

@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.api import names, objects
 from dovetail.api.names import EventReason, Reason
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.planning.node.drain import drain_plan
 from dovetail.rules.budgets import limit_at, read_budgets
 from dovetail.rules.deadlines import expires_at, node_deadline

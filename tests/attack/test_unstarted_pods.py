@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from dovetail.api.names import EventReason
-from dovetail.model.records import PdbRecord, PodRecord
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.ports import NODECLAIMS, PDBS, PODS
 from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import READY, START_DELAY

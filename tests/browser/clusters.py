@@ -6,7 +6,9 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import DISRUPTED_TAINT, NODEPOOL_LABEL
-from dovetail.model.records import ClaimRecord, InstanceLabels, PodRecord, PoolRecord, claim_record
+from dovetail.model.node_records import ClaimRecord, InstanceLabels, claim_record
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.snapshot import Snapshot
 from tests.harness import builders
 from tests.harness.builders import at

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from dovetail.api import objects
-from dovetail.model.records import PodInterner, pdb_record
+from dovetail.model.pdb_records import pdb_record
+from dovetail.model.pod_records import PodInterner
 from dovetail.ports import Conflict, Create, Delete, Evict, InternalError, NotFound, Patch, Resource, TooManyRequests
 from dovetail.rules.pdb import PdbIndex
 from dovetail.values.timestamp import parse_time

@@ -4,18 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from dovetail.api import names, objects
-from dovetail.model.records import (
-    ClaimRecord,
-    NodeRecord,
-    PdbRecord,
-    PodInterner,
-    PodRecord,
-    PoolRecord,
-    claim_record,
-    node_record,
-    pdb_record,
-    pool_record,
-)
+from dovetail.model.node_records import ClaimRecord, NodeRecord, claim_record, node_record
+from dovetail.model.pdb_records import PdbRecord, pdb_record
+from dovetail.model.pod_records import PodInterner, PodRecord
+from dovetail.model.pool_records import PoolRecord, pool_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.values.timestamp import parse_time
 

@@ -17,7 +17,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import ConditionType
 from dovetail.api.objects import is_true
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.ports import Clock, KubeApi
 from dovetail.rules.protection import protection
 from dovetail.rules.states import has_disrupted_taint

@@ -9,7 +9,10 @@ from operator import attrgetter
 from typing import TypeVar
 
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.records import ClaimRecord, NodeRecord, PdbRecord, PodRecord, PoolRecord
+from dovetail.model.node_records import ClaimRecord, NodeRecord
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 R = TypeVar("R", NodeRecord, ClaimRecord)

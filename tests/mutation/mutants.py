@@ -45,7 +45,7 @@ def _break(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
 
 PROTECTION, BUDGETS, NODES = "rules/protection.py", "rules/budgets.py", "rules/nodes.py"
 PDB, DEADLINES, STATES = "rules/pdb.py", "rules/deadlines.py", "rules/states.py"
-RECORDS = "model/records.py"
+RECORDS = "model/pod_records.py"
 CRON, INSTANTS = "values/schedule/cron.py", "values/schedule/instants.py"
 
 STORE, DERIVED, JOINS = "state/store.py", "state/derived.py", "state/nodes.py"
@@ -113,7 +113,7 @@ MUTANTS = (
         "protection counts from the start of the pod, not its creation",
         (
             Edit("api/objects.py", '    phase: str = ""\n', '    phase: str = ""\n    start_time: Instant | None = None\n'),
-            Edit(RECORDS, "created_at=_utc(meta.creation_timestamp),\n            deleted_at=_utc(meta.deletion_timestamp),\n            phase", "created_at=_utc(pod.status.start_time or meta.creation_timestamp),\n            deleted_at=_utc(meta.deletion_timestamp),\n            phase"),
+            Edit(RECORDS, "created_at=utc(meta.creation_timestamp),\n            deleted_at=utc(meta.deletion_timestamp),\n            phase", "created_at=utc(pod.status.start_time or meta.creation_timestamp),\n            deleted_at=utc(meta.deletion_timestamp),\n            phase"),
         ),
         ("tests/unit/cli/test_explain_command.py",),
     ),

@@ -9,7 +9,10 @@ import msgspec
 import pytest
 
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT
-from dovetail.model.records import ClaimRecord, InstanceLabels, NodeRecord, PdbRecord, PodRecord, PoolRecord
+from dovetail.model.node_records import ClaimRecord, InstanceLabels, NodeRecord
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.rule_settings import BudgetSemantics, RuleSettings
 from dovetail.model.snapshot import Snapshot
 from dovetail.views.assessment import assess

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.api import names
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.planning.beside.holding import hold_decision
 from dovetail.rules.protection import protection
 from tests.harness import builders

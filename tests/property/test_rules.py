@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
-from dovetail.model.records import NodeRecord, PodRecord
+from dovetail.model.node_records import NodeRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules import protection as protection_module

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api import names
-from dovetail.model.records import claim_record, node_record
+from dovetail.model.node_records import claim_record, node_record
 from dovetail.state.cluster import ClusterState
 from dovetail.state.nodes import NodeKey, NodeKeyKind
 from dovetail.state.store import Added, Change, Key, StoredValue, Updated

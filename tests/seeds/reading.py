@@ -6,7 +6,8 @@ from typing import TypeVar
 from dovetail.api import objects
 from dovetail.api.documents import decode, read_documents
 from dovetail.api.names import Reason
-from dovetail.model.records import PodInterner, PodRecord, PoolRecord, pool_record
+from dovetail.model.pod_records import PodInterner, PodRecord
+from dovetail.model.pool_records import PoolRecord, pool_record
 from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.rules.budgets import BUDGETED, PoolCounts, allowance, limit_at, read_budgets
 from tests.harness.builders import at

@@ -6,7 +6,8 @@ import pytest
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
-from dovetail.model.records import PodRecord, PoolRecord
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.rules.budgets import PoolCounts, allowance, read_budgets
 from dovetail.rules.deadlines import forced_deletion, node_deadline
 from dovetail.rules.nodes import ReasonVerdict, judge_reason, pods_standing

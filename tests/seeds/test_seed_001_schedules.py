@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.deadlines import forced_deletion, node_deadline
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import (

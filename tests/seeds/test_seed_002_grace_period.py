@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from dovetail.api import objects
-from dovetail.model.records import PodRecord, claim_record
+from dovetail.model.node_records import claim_record
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.deadlines import forced_deletion, node_deadline
 from dovetail.rules.pdb import PdbIndex
 from dovetail.values.duration import DAY

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api.names import Reason
 from dovetail.api.objects import Budget
-from dovetail.model.records import PoolRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import PoolCounts, allowance, pool_counts, read_budgets
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at, node_deadline

@@ -3,7 +3,11 @@
 import msgspec
 
 from dovetail.model.finding import Finding
-from dovetail.model.records import ClaimRecord, InstanceLabels, NodeRecord, PdbRecord, PodRecord, PoolRecord, Record
+from dovetail.model.node_records import ClaimRecord, InstanceLabels, NodeRecord
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import PoolRecord
+from dovetail.model.record_fields import Record
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 

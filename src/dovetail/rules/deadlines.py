@@ -5,7 +5,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord
+from dovetail.model.node_records import ClaimRecord
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.rules.verdict import Verdict, judge
 from dovetail.values.duration import add
 from dovetail.values.schedule.instants import ALWAYS, any_of, since

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import msgspec
 
 from dovetail.api.names import ConditionType, ConsolidationPolicy, Reason
-from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord
+from dovetail.model.node_records import ClaimRecord
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import BUDGETED, Allowance, is_initialized
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at

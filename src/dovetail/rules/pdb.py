@@ -4,7 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from dovetail.model.records import Owner, PdbRecord, PodRecord
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.rules.verdict import Rule, Verdict, allow, refuse
 from dovetail.values.duration import shown
 from dovetail.values.selector import SelectorIndex

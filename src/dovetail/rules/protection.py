@@ -10,7 +10,8 @@ from dovetail.api import names
 from dovetail.model.beside import PodHold, read_pod_hold
 from dovetail.model.decider import Decider, DecidingController
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.records import NodeRecord, PodRecord
+from dovetail.model.node_records import NodeRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, DURATIONS_SINCE, RuleSettings, SpanStart
 from dovetail.rules.verdict import Remark, Rule, Verdict, allow, judge, refuse

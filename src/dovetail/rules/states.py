@@ -5,7 +5,7 @@ from typing import Final
 
 from dovetail.api import objects
 from dovetail.api.names import BESIDE_DISRUPTED_TAINT, CANDIDATE_TAINT, DISRUPTED_TAINT, ConditionType, TaintEffect
-from dovetail.model.records import ClaimRecord, NodeRecord
+from dovetail.model.node_records import ClaimRecord, NodeRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.reasons import MARKED
 

@@ -14,7 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from dovetail.api import names, objects, pod_specs, storage
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.records import PdbRecord, PodInterner, PodRecord, pdb_record, pool_record
+from dovetail.model.pdb_records import PdbRecord, pdb_record
+from dovetail.model.pod_records import PodInterner, PodRecord
+from dovetail.model.pool_records import pool_record
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import ClusterNode, Snapshot

@@ -6,7 +6,7 @@ from typing import Final
 
 from dovetail.api.objects import ObjectMeta
 from dovetail.api.pod_specs import DaemonSet, SchedulingPod
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.spec_limits import within_limits
 from dovetail.scheduling.daemons import Daemon, read_daemon
 from dovetail.scheduling.requirements import RequirementError

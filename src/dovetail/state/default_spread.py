@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dovetail.api.objects import LabelSelector
 from dovetail.api.pod_specs import ReplicaSet, ReplicationController, Service
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.scheduling.default_spread import DefaultSpread, SchedulerProfiles, deduced_selector, owner_selector
 from dovetail.state.cluster import ClusterState
 from dovetail.state.store import Change, Index, Store, Synced, values_of

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from dovetail.api import objects
-from dovetail.model.records import PodRecord, claim_record, node_record
+from dovetail.model.node_records import claim_record, node_record
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.rule_settings import RuleSettings
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.states import NodeState, state_of

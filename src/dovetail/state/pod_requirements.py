@@ -12,7 +12,7 @@ import msgspec
 from dovetail.api.objects import ClaimVolume, ObjectMeta, Volume
 from dovetail.api.pod_specs import PodAffinity, PodAffinityTerm, SchedulingPod, SchedulingPodSpec
 from dovetail.model.field_errors import FieldError
-from dovetail.model.records import PodRecord, PodScheduling
+from dovetail.model.pod_records import PodRecord, PodScheduling
 from dovetail.scheduling.default_spread import DefaultSpread
 from dovetail.scheduling.host_ports import HostPorts, host_ports
 from dovetail.scheduling.node_affinity import read_node_affinity

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from dovetail.api.pod_specs import Container, ContainerResources, SchedulingPod, SchedulingPodSpec
-from dovetail.model.records import Owner, PodRecord, PodScheduling
+from dovetail.model.pod_records import Owner, PodRecord, PodScheduling
 from dovetail.scheduling.resources import NOTHING, ONE_POD, ResourceError, Resources, pod_request
 
 

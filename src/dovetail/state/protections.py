@@ -14,7 +14,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from dovetail.model.records import Owner, PdbRecord, PodRecord
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.rules.nodes import PodsVerdict
 from dovetail.rules.pdb import PdbIndex, asks_budgets, never_allows
 from dovetail.rules.protection import POD_RULES, may_be_protected, other_inputs, protection

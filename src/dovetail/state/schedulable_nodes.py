@@ -13,7 +13,7 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionType
 from dovetail.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from dovetail.model.records import Owner, PodRecord
+from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.scheduling.host_ports import NO_PORTS
 from dovetail.scheduling.placement import NodeInfo

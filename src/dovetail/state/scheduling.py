@@ -16,7 +16,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dovetail.api import objects
-from dovetail.model.records import PdbRecord, PodRecord
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.placement import MachineType, NodeInfo, Origin, PodInfo, Pool

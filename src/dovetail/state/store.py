@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from dovetail.api.objects import ObjectMeta
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 
 K = TypeVar("K")
 V = TypeVar("V")

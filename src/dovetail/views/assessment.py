@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from dovetail.api.names import Reason
-from dovetail.model.records import Owner, PodRecord, PoolRecord
+from dovetail.model.pod_records import Owner, PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import RuleSettings
 from dovetail.model.snapshot import ClusterNode, Snapshot

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.rule_settings import RuleSettings
 from dovetail.model.snapshot import Snapshot
 

@@ -15,7 +15,7 @@ from dovetail.api import names
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.kube.client import connect
-from dovetail.model.records import Owner
+from dovetail.model.pod_records import Owner
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import Create, KubeApi

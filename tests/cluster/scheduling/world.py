@@ -16,7 +16,7 @@ from dovetail.api.pod_specs import SchedulingPod
 from dovetail.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from dovetail.cli.common.scheduler_config import read_scheduler_config
 from dovetail.kube import connect
-from dovetail.model.records import PodInterner
+from dovetail.model.pod_records import PodInterner
 from dovetail.ports import (
     NODES,
     PODS,

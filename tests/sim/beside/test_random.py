@@ -16,7 +16,7 @@ from dovetail.cli.cleanup.cleaner import clean
 from dovetail.controllers.beside.assembly import GuardOptions
 from dovetail.kube.reading import read
 from dovetail.model.beside import Roll, RollCause, at_second, read_hold, written_mark
-from dovetail.model.records import PodInterner
+from dovetail.model.pod_records import PodInterner
 from dovetail.planning.beside.holding import free_instants
 from dovetail.ports import (
     EVENTS,

@@ -20,7 +20,7 @@ from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
-from dovetail.model.records import _SharedMapping
+from dovetail.model.pod_records import _SharedMapping
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import PODS, Create, Delete, Patch

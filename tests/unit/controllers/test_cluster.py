@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.records import PodInterner, PodRecord
+from dovetail.model.pod_records import PodInterner, PodRecord
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, Create, Delete, Evict, Gone, Patch, Resource
 from dovetail.runtime.reflector import Reflector
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate

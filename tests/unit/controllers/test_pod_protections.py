@@ -4,7 +4,8 @@ from datetime import timedelta
 from types import MappingProxyType
 from weakref import ref
 
-from dovetail.model.records import PdbRecord, PodInterner
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import PodInterner
 from dovetail.state.protections import PodProtections
 from dovetail.state.store import Contents, StoredValue
 from tests.harness.builders import at, pdb, pod

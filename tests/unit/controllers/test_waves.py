@@ -6,7 +6,7 @@ from typing import Any
 from dovetail.api import names, objects
 from dovetail.api.names import Reason
 from dovetail.controllers.pod.waves import LONGEST, WITHOUT_SUCCESSOR, EvictionWaves
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.records import CommandRecord, written
 from dovetail.planning.node.drain import NOT_HELD

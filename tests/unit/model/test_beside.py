@@ -19,7 +19,8 @@ from dovetail.model.beside import (
     read_roll,
     written_mark,
 )
-from dovetail.model.records import node_record, pool_record
+from dovetail.model.node_records import node_record
+from dovetail.model.pool_records import pool_record
 from dovetail.rules.protection import do_not_disrupt, node_do_not_disrupt
 from tests.harness.builders import pod
 

@@ -8,15 +8,10 @@ import pytest
 from dovetail.api import objects
 from dovetail.api.names import DO_NOT_DISRUPT, POD_DELETION_COST, ConditionType
 from dovetail.api.objects import Toleration
-from dovetail.model.records import (
-    Owner,
-    PodInterner,
-    PodRecord,
-    claim_record,
-    node_record,
-    pdb_record,
-    pool_record,
-)
+from dovetail.model.node_records import claim_record, node_record
+from dovetail.model.pdb_records import pdb_record
+from dovetail.model.pod_records import Owner, PodInterner, PodRecord
+from dovetail.model.pool_records import pool_record
 from dovetail.values.duration import DAY, HOUR, MINUTE
 from tests.harness.builders import at, claim, node, pdb, pod, pool
 

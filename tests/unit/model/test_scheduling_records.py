@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from dovetail.api.pod_specs import SchedulingPod
-from dovetail.model.records import PodInterner, PodRecord
+from dovetail.model.pod_records import PodInterner, PodRecord
 
 CONTAINER: dict[str, Any] = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.planning.nodeclaim.consolidatable import (
     ConsolidatableStatus,
     consolidatable,

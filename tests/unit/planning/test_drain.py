@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dovetail.api import names, objects
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan, is_drainable, is_waited_for, waiting_note
 from dovetail.planning.timings import Timings
 from dovetail.rules.protection import protection

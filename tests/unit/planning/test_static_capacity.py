@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api.names import DISRUPTED_TAINT, ConditionType
-from dovetail.model.records import PdbRecord, PodRecord
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.nodepool.static_capacity import ClaimCensus, census, disruption_cost, growth, victims
 from dovetail.rules.pdb import PdbIndex

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.model.records import ClaimRecord, PodRecord
+from dovetail.model.node_records import ClaimRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.deadlines import (
     deletion_grace_seconds,
     expires_at,

@@ -9,7 +9,8 @@ import pytest
 
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, Reason
 from dovetail.api.objects import Budget
-from dovetail.model.records import PodRecord, PoolRecord
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import BUDGETED, BudgetConsumer, PoolCounts, allowance, read_budgets
 from dovetail.rules.nodes import (

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from dovetail.api.objects import Toleration
-from dovetail.model.records import PdbRecord, PodRecord
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.pdb import PdbIndex, desired_healthy, disruptions_allowed, never_allows, scaled
 from dovetail.rules.protection import do_not_disrupt
 from dovetail.rules.verdict import Rule, Verdict

@@ -12,7 +12,7 @@ from dovetail.api.names import (
     DISRUPTION_SCHEDULE_DURATION,
     DO_NOT_DISRUPT,
 )
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.protection import (
     ScheduleKind,
     annotation_faults,

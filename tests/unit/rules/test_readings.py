@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from dovetail.api import names, objects
 from dovetail.model.decider import DOVETAIL, parse_decider
-from dovetail.model.records import NodeRecord, PodInterner, PodRecord, node_record, pool_record
+from dovetail.model.node_records import NodeRecord, node_record
+from dovetail.model.pod_records import PodInterner, PodRecord
+from dovetail.model.pool_records import pool_record
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, READINGS, RuleSettings, settings_of
 from dovetail.rules.protection import node_do_not_disrupt, pod_problems, protection
 from dovetail.rules.verdict import Remark, Verdict

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dovetail.api.objects import Condition
-from dovetail.model.records import AwaitedReplacements, ClaimRecord, awaited_replacements
+from dovetail.model.node_records import AwaitedReplacements, ClaimRecord, awaited_replacements
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.replacements import awaited_replacement
 from tests.harness.builders import at, claim, member, node

@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.model.decider import Decider, DecidingController, parse_decider
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.rule_settings import RuleSettings, SpanStart, settings_of
 from dovetail.model.snapshot import Snapshot
 from dovetail.views.assessment import assess

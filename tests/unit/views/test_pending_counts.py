@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from dovetail.api.objects import ConditionStatus, Pod, PodSpec, PodStatus
-from dovetail.model.records import PodInterner, PodRecord
+from dovetail.model.pod_records import PodInterner, PodRecord
 from dovetail.views.explain.pending import PendingReason, PendingView, pending_pods
 from tests.harness import builders
 

@@ -7,7 +7,7 @@ from typing import Final
 from dovetail.api.names import Reason
 from dovetail.cli.common.output import count
 from dovetail.cli.roll.roller import RolledNode
-from dovetail.model.records import ClaimRecord
+from dovetail.model.node_records import ClaimRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.rolling import RollOutcome
 from dovetail.rules.reasons import MARKED

@@ -13,7 +13,8 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionType, EventReason, Reason
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.records import PodRecord, claim_record
+from dovetail.model.node_records import claim_record
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions

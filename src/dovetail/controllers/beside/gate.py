@@ -11,7 +11,7 @@ from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.controllers.beside.scope import BesideScope
-from dovetail.model.records import node_record
+from dovetail.model.node_records import node_record
 from dovetail.planning.disruption.assessment import ClosedPool
 from dovetail.state.store import Change, Deleted, values_of
 

@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.records import node_record
+from dovetail.model.node_records import node_record
 
 _NAME: Final = "dovetail_beside_held_nodes"
 

@@ -18,7 +18,8 @@ from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_u
 from dovetail.controllers.base.writing import about_node, publish, warn, write_node
 from dovetail.controllers.beside.scope import BesideScope, pool_of
 from dovetail.model.beside import BesideMode, Hold, at_second, longest_why
-from dovetail.model.records import PodRecord, node_record
+from dovetail.model.node_records import node_record
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.beside_metrics import BesideMetrics
 from dovetail.planning.beside.holding import hold_decision
 from dovetail.planning.beside.marks import MarkAction, MarkChange, hold_change, is_in_the_way

@@ -10,7 +10,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import about_claim, about_node, about_pod, about_pool, warn
 from dovetail.model.finding import Severity
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.runtime.events import ObjectReference
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.views.findings.beside import mark_findings

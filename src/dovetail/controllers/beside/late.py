@@ -15,7 +15,8 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
 from dovetail.controllers.base.writing import about_pod, warn
 from dovetail.controllers.beside.scope import BesideScope
-from dovetail.model.records import PodRecord, claim_record
+from dovetail.model.node_records import claim_record
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.beside_metrics import BesideMetrics
 from dovetail.planning.beside.holding import free_instants, hold_decision
 from dovetail.rules.protection import may_be_protected, protection

@@ -10,7 +10,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.controllers.beside.holds import HoldPace
 from dovetail.controllers.beside.scope import BesideScope
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.beside_metrics import BesideMetrics
 from dovetail.planning.beside.pod_holding import pod_hold_annotations, pod_hold_change
 from dovetail.ports import PODS, Patch

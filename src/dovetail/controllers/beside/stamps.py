@@ -18,7 +18,8 @@ from dovetail.controllers.base.writing import about_claim, publish, warn, write_
 from dovetail.controllers.beside.holds import NodeHolding
 from dovetail.controllers.beside.scope import pool_of
 from dovetail.model.beside import Roll, RollCause, at_second, read_roll, written_mark
-from dovetail.model.records import PodRecord, pool_record
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import pool_record
 from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.observe.beside_metrics import BesideMetrics
 from dovetail.planning.beside.stamping import GuardedNode, StampOrder, StampPlan, is_pending, stamp_plan

@@ -14,7 +14,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.passes import PassController
 from dovetail.controllers.base.writing import about_pool, publish, warn
 from dovetail.controllers.disruption.disrupted_marks import is_going
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.planning.disruption.accounts import AccountTotals, CommandAccount, ConsolidationAccounts, record_size
 from dovetail.planning.disruption.commands import Command

@@ -19,7 +19,7 @@ from dovetail.controllers.disruption.accounts import DisruptionAccounts
 from dovetail.controllers.disruption.candidate_marks import CandidateMarks
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.reporter import DisruptionReporter
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.assessment import (
     ClosedPool,

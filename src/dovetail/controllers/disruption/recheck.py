@@ -12,7 +12,7 @@ from datetime import datetime
 from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.records import pool_record
+from dovetail.model.pool_records import pool_record
 from dovetail.planning.disruption.assessment import DisruptionPlanner
 from dovetail.planning.disruption.board import blocked_sentence
 from dovetail.planning.disruption.landing import Waves

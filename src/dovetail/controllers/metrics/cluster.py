@@ -19,7 +19,7 @@ from dovetail.controllers.metrics.conditions import StatusMetrics
 from dovetail.controllers.metrics.node_gauges import NodeGauges, amounts
 from dovetail.controllers.metrics.pod_times import PodTimes
 from dovetail.controllers.metrics.pool_costs import PoolCosts
-from dovetail.model.records import PdbRecord
+from dovetail.model.pdb_records import PdbRecord
 from dovetail.observe.metrics import DeferredMetrics
 from dovetail.planning.disruption.evaluation import NodeEvaluation, NodeEvaluator
 from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets

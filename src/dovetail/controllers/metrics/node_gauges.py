@@ -12,7 +12,7 @@ import msgspec
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dovetail.api import names, objects
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.metrics import RenderedMetric, decimal, labelled
 from dovetail.scheduling.resources import CPU
 from dovetail.state.nodes import ManagedNode

@@ -10,7 +10,7 @@ from prometheus_client import Histogram
 from prometheus_client.core import Metric
 
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.metrics import DURATION_BUCKETS, Summary
 from dovetail.ports import Clock
 from dovetail.state.store import Change, Updated

@@ -25,7 +25,8 @@ from dovetail.controllers.base.writing import (
     write_status,
 )
 from dovetail.controllers.pod.evictions import Evictions
-from dovetail.model.records import PodRecord, claim_record
+from dovetail.model.node_records import claim_record
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions
 from dovetail.planning.node.drain import (

@@ -14,7 +14,9 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import write_status
 from dovetail.controllers.nodeclaim.conditions import ClaimConditions
-from dovetail.model.records import PodRecord, claim_record, pool_record
+from dovetail.model.node_records import claim_record
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import pool_record
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.nodeclaim.consolidatable import consolidatable, is_pod_event, recordable_at, unrecorded_event
 from dovetail.planning.timings import Timings

@@ -11,7 +11,8 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import disrupt, publish_disrupted, write_reason, write_status
 from dovetail.controllers.nodeclaim.conditions import ClaimConditions
-from dovetail.model.records import claim_record, pool_record
+from dovetail.model.node_records import claim_record
+from dovetail.model.pool_records import pool_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at

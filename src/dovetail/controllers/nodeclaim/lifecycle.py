@@ -23,7 +23,7 @@ from dovetail.controllers.base.writing import (
     write_node,
     write_status,
 )
-from dovetail.model.records import claim_record
+from dovetail.model.node_records import claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import UNKNOWN, Conditions
 from dovetail.planning.nodeclaim.lifecycle import (

@@ -9,7 +9,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import about_pool, warn
 from dovetail.controllers.nodepool.base import PoolController
-from dovetail.model.records import pool_record
+from dovetail.model.pool_records import pool_record
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import (
     GROWN,

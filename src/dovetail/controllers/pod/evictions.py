@@ -19,7 +19,9 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import about_node, about_pod, publish, warn
 from dovetail.controllers.pod.waves import EvictionWaves
-from dovetail.model.records import PdbRecord, PodRecord, claim_record
+from dovetail.model.node_records import claim_record
+from dovetail.model.pdb_records import PdbRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan, is_within_grace
 from dovetail.planning.timings import Timings

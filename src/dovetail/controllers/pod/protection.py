@@ -10,7 +10,7 @@ from dovetail.api.names import EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.controllers.base.writing import about_pod, publish, warn
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.rules.protection import annotation_faults, do_not_disrupt, may_be_protected
 from dovetail.runtime.work_queue import Done, Outcome

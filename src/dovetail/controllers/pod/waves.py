@@ -17,7 +17,7 @@ import msgspec
 from dovetail.api import objects
 from dovetail.api.names import ConditionType
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.records import Owner, PodRecord
+from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.planning.disruption.backoff import WorkloadKey, workload_key
 from dovetail.planning.disruption.records import CommandRecord, record_on
 from dovetail.planning.node.drain import NOT_HELD, EvictionTurn

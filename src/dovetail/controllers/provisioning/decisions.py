@@ -11,7 +11,7 @@ from dovetail.api import objects
 from dovetail.api.names import EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import about_pod, about_pool, publish, warn
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.provisioning.claims import ProvisioningPlan, failed_note, hinders_consolidation, nominated_note
 from dovetail.runtime.events import ObjectReference

@@ -12,7 +12,7 @@ import msgspec
 
 from dovetail.api.names import ConditionType
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.records import claim_record
+from dovetail.model.node_records import claim_record
 from dovetail.scheduling.daemons import Daemon, node_reserve
 from dovetail.scheduling.host_ports import NO_PORTS
 from dovetail.scheduling.placement import BoundPod, NodeInfo, PodInfo, TopologyRuleKind, rank

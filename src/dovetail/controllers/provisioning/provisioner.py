@@ -19,7 +19,7 @@ from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.passes import PassController
 from dovetail.controllers.provisioning.decisions import CONTROLLER, ProvisioningDecisions
 from dovetail.controllers.provisioning.expected_pods import ExpectedNodes, ExpectedPods
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import CONSOLIDATING
 from dovetail.planning.disruption.records import record_on

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from dovetail.api import names
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.protection import may_be_protected, other_inputs, own_hold, protection
 from dovetail.rules.verdict import Verdict, together
 from dovetail.values.schedule.instants import ALWAYS, Instants

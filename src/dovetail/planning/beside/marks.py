@@ -8,7 +8,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.model.beside import Hold, read_hold, written_mark
-from dovetail.model.records import NodeRecord
+from dovetail.model.node_records import NodeRecord
 
 
 class MarkAction(StrEnum):

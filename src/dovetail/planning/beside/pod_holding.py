@@ -8,7 +8,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.model.beside import PodHold, at_second, read_pod_hold, written_mark
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.protection import disruption_block_schedule, disruption_schedule, own_hold
 
 FOR_GOOD: Final = "true"

@@ -11,7 +11,8 @@ import msgspec
 
 from dovetail.api.names import ConditionType, Reason
 from dovetail.model.beside import RollCause
-from dovetail.model.records import ClaimRecord, PoolRecord
+from dovetail.model.node_records import ClaimRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.rule_settings import BudgetSemantics
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.beside.holding import respected_by_karpenter

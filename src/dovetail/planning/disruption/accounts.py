@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.api.names import Reason
-from dovetail.model.records import Owner, PodRecord
+from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.planning.disruption.backoff import WATCHED, WorkloadKey, workload_key
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.savings_backoff import SavingsBackoff, SavingsBackoffs

@@ -13,7 +13,8 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import ConsolidationPolicy, Reason
 from dovetail.api.objects import why_not_ready
-from dovetail.model.records import PodRecord, PoolRecord
+from dovetail.model.pod_records import PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.refs import Sentence
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import ClusterNode

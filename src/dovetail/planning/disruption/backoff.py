@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Redactable, Sentence
 from dovetail.planning.disruption.board import Candidate
 from dovetail.planning.disruption.commands import Command

@@ -11,7 +11,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
-from dovetail.model.records import PoolRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at

@@ -8,7 +8,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
-from dovetail.model.records import PoolRecord, pool_record
+from dovetail.model.pool_records import PoolRecord, pool_record
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.evaluation import NodeEvaluation

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model.records import Owner, PodRecord
+from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.planning.timings import Timings
 from dovetail.rules.deadlines import LEAST_GRACE_SECONDS, ForcedDeletion, forced_deletion
 from dovetail.rules.protection import protection

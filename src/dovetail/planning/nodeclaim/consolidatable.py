@@ -6,7 +6,9 @@ from datetime import datetime
 import msgspec
 
 from dovetail.api.names import ConditionType
-from dovetail.model.records import ClaimRecord, Owner, PodRecord, PoolRecord
+from dovetail.model.node_records import ClaimRecord
+from dovetail.model.pod_records import Owner, PodRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.timings import Timings
 from dovetail.rules.nodes import consolidate_after

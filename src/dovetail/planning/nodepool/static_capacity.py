@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.deadlines import expires_at
 from dovetail.rules.nodes import is_empty

@@ -14,7 +14,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import ConditionType, Reason
 from dovetail.api.pod_specs import SchedulingPod, SchedulingPodStatus
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Patch, Write
 from dovetail.sim.server.api_server import Client
 from dovetail.state.cluster import Projection

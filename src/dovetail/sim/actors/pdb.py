@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dovetail.api import objects
-from dovetail.model.records import PdbRecord, pdb_record
+from dovetail.model.pdb_records import PdbRecord, pdb_record
 from dovetail.rules.pdb import desired_healthy, disruptions_allowed
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import Actor, ActorContext

@@ -17,7 +17,7 @@ from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
-from dovetail.model.records import PodInterner
+from dovetail.model.pod_records import PodInterner
 from dovetail.planning.disruption.records import read_record
 from dovetail.ports import NODECLAIMS, NODES, PODS, Delete, EventType, Evict, Resource, Write
 from dovetail.rules.protection import protection

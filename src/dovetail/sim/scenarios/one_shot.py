@@ -17,7 +17,8 @@ from dovetail.api.objects import why_not_ready
 from dovetail.api.schema import crd_schema, defaulted
 from dovetail.model.finding import Finding
 from dovetail.model.instance_types import InstanceType
-from dovetail.model.records import ClaimRecord, PodInterner, PodRecord
+from dovetail.model.node_records import ClaimRecord
+from dovetail.model.pod_records import PodInterner, PodRecord
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.board import DisruptionBoard

@@ -13,7 +13,7 @@ from dovetail.api.conversion import REMOVED_KINDS
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.objects import OwnerReference
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.records import PodInterner, PodRecord
+from dovetail.model.pod_records import PodInterner, PodRecord
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.ports import Resource

@@ -15,7 +15,7 @@ import msgspec
 
 from dovetail.model.decider import DOVETAIL, Decider
 from dovetail.model.finding import Finding
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import MaySee, Ref
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule

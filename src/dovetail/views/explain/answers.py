@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api.names import DO_NOT_DISRUPT, ConditionType, Reason
-from dovetail.model.records import NodeRecord, PodRecord
+from dovetail.model.node_records import NodeRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, tells_most

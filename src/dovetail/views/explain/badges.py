@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from dovetail.api.names import TERMINATION_FINALIZER, ConditionType
-from dovetail.model.records import ClaimRecord
+from dovetail.model.node_records import ClaimRecord
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.node.drain import is_waited_for

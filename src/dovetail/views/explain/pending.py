@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from dovetail.api.names import ConditionType
-from dovetail.model.records import ClaimRecord, Owner, PodRecord
+from dovetail.model.node_records import ClaimRecord
+from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.model.refs import MaySee, Ref
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.placement import NodeInfo

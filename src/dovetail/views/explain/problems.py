@@ -7,7 +7,8 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.records import ClaimRecord, NodeRecord, PodRecord
+from dovetail.model.node_records import ClaimRecord, NodeRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Ref, Sentence
 from dovetail.rules.budgets import GROWN, budget_problems
 from dovetail.rules.protection import may_be_protected, pod_problems

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from dovetail.model.beside import Hold, Roll
 from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
-from dovetail.model.records import Owner, PodRecord
+from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.model.refs import Ref
 from dovetail.planning.node.drain import is_drainable, terminating
 from dovetail.rules.budgets import BudgetConsumer

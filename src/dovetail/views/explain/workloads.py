@@ -7,7 +7,7 @@ from typing import Final
 
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.objects import ApiObject, Workload
-from dovetail.model.records import Owner, PodRecord
+from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.model.refs import Ref
 from dovetail.views.explain.data import View
 

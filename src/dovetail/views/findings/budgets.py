@@ -8,7 +8,7 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import Reason
 from dovetail.model.finding import Finding
-from dovetail.model.records import MAX_BUDGETS
+from dovetail.model.pool_records import MAX_BUDGETS
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, BudgetSemantics, RuleSettings
 from dovetail.rules.budgets import (
     BUDGETED,

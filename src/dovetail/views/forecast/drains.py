@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import RuleSettings
 from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, is_waited_for

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from dovetail.api.names import Reason
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.budgets import BUDGETED, is_initialized, limit_below
 from dovetail.rules.nodes import CONSOLIDATION, costs_to_move, drain_limit, standing_rules, when_wanted
 from dovetail.rules.states import IN_DISRUPTION, NodeState

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from dovetail.api.names import Reason
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.nodes import is_empty, is_wanted, standing_rules
 from dovetail.rules.protection import POD_RULES, protection

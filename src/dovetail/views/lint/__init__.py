@@ -12,7 +12,9 @@ from dovetail.api.conversion import OLD_VERSION, REMOVED_KINDS, to_v1
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.records import PdbRecord, claim_record, pdb_record, pool_record
+from dovetail.model.node_records import claim_record
+from dovetail.model.pdb_records import PdbRecord, pdb_record
+from dovetail.model.pool_records import pool_record
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.values.duration import SECOND, short_duration

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.model.finding import Finding
-from dovetail.model.records import pool_record
+from dovetail.model.pool_records import pool_record
 from dovetail.rules.budgets import read_budgets
 from dovetail.rules.protection import ScheduleKind, read_schedule
 from dovetail.values.duration import MICROSECOND, short_duration

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dovetail.api.schema import describe
 from dovetail.model.finding import Finding
-from dovetail.model.records import PdbRecord
+from dovetail.model.pdb_records import PdbRecord
 from dovetail.model.refs import Ref
 from dovetail.rules.pdb import never_allows, scaled
 from dovetail.values.duration import shown

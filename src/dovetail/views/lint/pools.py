@@ -10,7 +10,7 @@ from dovetail.api.schema import Schema, SchemaViolation, crd_schema, defaulted, 
 from dovetail.api.yaml_events import join, shorten
 from dovetail.model.field_errors import value_flaw
 from dovetail.model.finding import Finding
-from dovetail.model.records import pool_record
+from dovetail.model.pool_records import pool_record
 from dovetail.model.rule_settings import RuleSettings
 from dovetail.planning.nodepool.validation import field_flaws, restricted_label, unsettable_label
 from dovetail.rules.budgets import budget_duration_remedy, meant_reason

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dovetail.api import objects
 from dovetail.api.documents import Document, decode
-from dovetail.model.records import DEFAULT_GRACE_SECONDS
+from dovetail.model.pod_records import DEFAULT_GRACE_SECONDS
 from dovetail.views.findings.pods import Template
 
 _SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})

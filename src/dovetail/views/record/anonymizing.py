@@ -15,7 +15,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.recorded import ANNOTATIONS, PODS_NOT_RECORDED, RECORDED
 from dovetail.model.beside import read_hold, read_pod_hold, read_roll, written_mark
-from dovetail.model.records import awaited_replacements
+from dovetail.model.node_records import awaited_replacements
 from dovetail.values.quantity import QuantityError, parse_quantity
 from dovetail.values.schedule.cron import CronError, parse_cron
 

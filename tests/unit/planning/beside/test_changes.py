@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.model.beside import BesideMode, Hold, read_hold, written_mark
-from dovetail.model.records import NodeRecord
+from dovetail.model.node_records import NodeRecord
 from dovetail.planning.beside.marks import MarkAction, hold_change, is_in_the_way
 from tests.harness import builders
 from tests.harness.builders import at

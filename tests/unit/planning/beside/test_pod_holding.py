@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.model.beside import PodHold, read_pod_hold, written_mark
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.planning.beside.pod_holding import PodHoldChange, pod_hold_annotations, pod_hold_change
 from tests.harness.builders import at, pod
 

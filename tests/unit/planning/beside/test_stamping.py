@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.model.beside import Roll, RollCause, written_mark
-from dovetail.model.records import PoolRecord
+from dovetail.model.pool_records import PoolRecord
 from dovetail.planning.beside.stamping import GuardedNode, StampPlan, stamp_plan
 from tests.harness import builders
 from tests.harness.builders import at, budget, member

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api.pod_specs import Container, ContainerResources, SchedulingPodSpec
-from dovetail.model.records import PodRecord, PodScheduling
+from dovetail.model.pod_records import PodRecord, PodScheduling
 from dovetail.planning.disruption.accounts import (
     AGAIN_WITHIN,
     AccountTotals,

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from dovetail.api.pod_specs import SchedulingPodSpec
-from dovetail.model.records import PodRecord, PodScheduling
+from dovetail.model.pod_records import PodRecord, PodScheduling
 from dovetail.planning.disruption.backoff import (
     FIRST_PAUSE,
     LONGEST_PAUSE,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dovetail.api import names, objects
-from dovetail.model.records import AwaitedReplacements, ClaimRecord
+from dovetail.model.node_records import AwaitedReplacements, ClaimRecord
 from dovetail.planning.disruption.execution import BY_DOVETAIL, BY_KARPENTER
 from dovetail.planning.nodepool.hash import pool_annotations, pool_hash
 from dovetail.rules.states import state_of

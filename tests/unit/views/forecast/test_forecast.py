@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.api.documents import read_documents
-from dovetail.model.records import PodRecord
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.state.intake import take_in
