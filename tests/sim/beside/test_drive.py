@@ -369,6 +369,20 @@ async def test_a_pool_that_is_opted_out_stays_with_karpenter(setting: Driven) ->
     assert not any(setting.held().values())
 
 
+async def test_a_pool_that_is_opted_out_in_the_middle_of_a_command_keeps_no_mark(setting: Driven) -> None:
+    (old,) = await stand(setting, pool())
+    await new_edition(setting)
+    await in_s3(setting, old)
+    await edit_pool(setting, budgets=[{"nodes": "0"}])
+    await setting.annotate(NODEPOOLS, "default", {names.BESIDE: "off"})
+    await setting.sim.run_for("1m")
+    found = setting.claim(old)
+    assert found is not None
+    assert names.DISRUPTION_COMMAND not in found["metadata"]["annotations"]
+    assert not setting.tainted()
+    assert not any(setting.held().values())
+
+
 async def test_a_roll_replaces_a_node_and_can_be_taken_back(setting: Driven) -> None:
     first, second = await stand(setting, pool(budgets=[{"nodes": "0"}]), replicas=2)
     user = setting.sim.server.client("user")

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import EventReason
 from dovetail.cli.commands.roll import roll
 from dovetail.controllers.beside.driving import DriveOptions
 from dovetail.ports import NODECLAIMS, NODES
@@ -96,7 +95,6 @@ async def rolling_back(setting: Driven, begin: Begin) -> None:
     setting.cloud.next_launches(Launch(registers=False))
     await begin()
     await edit_template(setting, metadata={"labels": {"edition": "2"}})
-    await setting.sim.wait_until(lambda: bool(setting.notes(EventReason.REPLACEMENT_FAILED, "default")), timeout="20m")
     await all_gone(setting, old)
 
 

@@ -40,6 +40,11 @@ class DisruptionStrays(KeyedController[str]):
         self._execution = execution
         self.own(cluster.claims, self._strays, after_seconds=AFTER_SECONDS)
         self.follow(cluster.nodes, self._claims_of, after_seconds=AFTER_SECONDS)
+        if execution.drops_commands:
+            self.follow(cluster.pools, self._claims_in, after_seconds=AFTER_SECONDS)
+
+    def _claims_in(self, pool: objects.NodePool) -> list[str]:
+        return [name for claim in self._cluster.claims_in[pool.metadata.name] for name in self._strays(claim)]
 
     def _strays(self, claim: objects.NodeClaim) -> list[str]:
         return [claim.metadata.name] if self._is_stray(claim) else []
@@ -50,7 +55,10 @@ class DisruptionStrays(KeyedController[str]):
         return [name for claim in self._cluster.claims_of(node) for name in self._strays(claim)]
 
     def _is_stray(self, claim: objects.NodeClaim) -> bool:
-        if not self._cluster.manages_claim(claim) or record_on(claim) is not None:
+        if self._cluster.manages_claim(claim):
+            if record_on(claim) is not None:
+                return False
+        elif not self._execution.drops_commands:
             return False
         recorded = names.DISRUPTION_COMMAND in claim.metadata.annotations
         marked = recorded or is_marked(self._cluster, claim, self._execution)

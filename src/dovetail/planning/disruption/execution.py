@@ -21,7 +21,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     may be replaced by cheaper ones. `drains_in_waves`: drains keep the waves of a command (R55). `lands_again`: the
     methods whose pods are placed once more before a drain (R50). `infers_labels`: replacements get the labels that
     follow from their requirements. `shares_room`: another controller places pods on replacements, so a command waits
-    for room that is gone.
+    for room that is gone. `drops_commands`: a NodePool may be opted out while a command is under way. Its marks go
+    then: no other process acts, so they are ours.
     """
 
     disrupted: objects.Taint
@@ -32,6 +33,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     lands_again: frozenset[Method] = CONSOLIDATING
     infers_labels: bool = True
     shares_room: bool = False
+    drops_commands: bool = False
 
     def options(self, *, spot_to_spot: bool = False) -> ConsolidationOptions:
         return ConsolidationOptions(
@@ -71,4 +73,5 @@ BY_KARPENTER: Final = Execution(
     lands_again=frozenset(Method),
     infers_labels=False,
     shares_room=True,
+    drops_commands=True,
 )
