@@ -194,3 +194,15 @@ def test_every_crash_point(case: Case, lives: bool, record_property: Callable[[s
             different[f"{point}: {ending.writes[point.write - 1]}"] = ending.account
     record_property(CRASH_POINTS, len(points))
     assert not different, (undisturbed.account, different)
+
+
+def test_an_answer_that_is_lost_at_the_end_of_a_rollback_costs_no_other_machine() -> None:
+    """The record is gone, so that nothing but memory could tell that the command has failed."""
+    case = Case(rolling_back)
+    undisturbed = live_through(case, None)
+    deleted = next(number for number, write in enumerate(undisturbed.writes) if write.startswith("delete nodeclaims"))
+    (old,) = {write.split()[2] for write in undisturbed.writes if write.startswith("patch nodeclaims")} - {
+        write.split()[2] for write in undisturbed.writes if write.startswith("create nodeclaims")
+    }
+    last = undisturbed.writes.index(f"patch nodeclaims {old}", deleted) + 1
+    assert live_through(case, CrashPoint(last, after=True, lives=True)).account == undisturbed.account

@@ -286,8 +286,8 @@ class DisruptionCommands(KeyedController[str]):
         note = f"The annotation {names.DISRUPTION_COMMAND} was edited or copied; it is removed, and the node stays"
         self._warn(claim, EventReason.INVALID_DISRUPTION_COMMAND, note)
         log.warning("a disruption command was forged or edited", extra={"NodeClaim": claim.metadata.name})
-        await lift_marks(self.api, self._cluster, claim, self.clock.now(), self._execution)
         self._state.unmark(claim.metadata.name)
+        await lift_marks(self.api, self._cluster, claim, self.clock.now(), self._execution)
 
     async def _continue(
         self, record: CommandRecord, members: Sequence[objects.NodeClaim], found: Mapping[str, objects.NodeClaim | None]
@@ -417,17 +417,18 @@ class DisruptionCommands(KeyedController[str]):
         ]
         deletes = [delete_claim(self.api, self._cluster, claim) for claim in useless]
         deleted = await asyncio.gather(*deletes, return_exceptions=True)
+        # Before the marks go: if the answer to the last write is lost, the retry finds no record, and forgets the rest.
+        # A forged record starts no back-off: the command had replacements, or this process began it.
+        ours = record.id in self._begun or any(claim and is_replacement(claim, record) for claim in found.values())
+        if failure.replacement and ours:
+            for pool in sorted(_pools_of((*members, *filter(None, found.values())))):
+                self._back_off(pool, self.clock.now(), why)
         await _all([self._restore(claim, record, why) for claim in members])
         if errors := [error for error in deleted if error is not None]:
             raise errors[0]
         failed = sum(claim is None or not is_true(claim, ConditionType.INITIALIZED) for claim in found.values())
         decision, type_ = "replace" if found else "delete", consolidation_type(record.method)
         self._counts.queue_failures.labels(decision, snake_case(record.reason), type_).inc(failed)
-        # A forged record starts no back-off: the command had replacements, or this process began it.
-        ours = record.id in self._begun or any(claim and is_replacement(claim, record) for claim in found.values())
-        if failure.replacement and ours:
-            for pool in sorted(_pools_of((*members, *filter(None, found.values())))):
-                self._back_off(pool, self.clock.now(), why)
         log.warning("a disruption was given up: %s", why, extra={"command-id": record.id, "reason": record.reason})
         self._forget(record.id)
 
@@ -448,8 +449,8 @@ class DisruptionCommands(KeyedController[str]):
             warn(self.recorder, about, EventReason.REPLACEMENT_FAILED, note, about.uid, str(failures))
 
     async def _restore(self, claim: objects.NodeClaim, record: CommandRecord, why: str) -> None:
+        self._state.unmark(claim.metadata.name)  # the objects show it, until the marks are gone
         await lift_marks(self.api, self._cluster, claim, self.clock.now(), self._execution)
-        self._state.unmark(claim.metadata.name)
         note = f"Its disruption ({record.reason}) was given up, and it stays: {why}"
         self._warn(claim, EventReason.DISRUPTION_ROLLED_BACK, note)
 

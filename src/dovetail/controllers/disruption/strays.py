@@ -67,8 +67,8 @@ class DisruptionStrays(KeyedController[str]):
     async def reconcile(self, key: str) -> Outcome:
         claim = self._cluster.claims.get_consistent(key)
         if claim is not None and self._is_stray(claim):
-            await lift_marks(self.api, self._cluster, claim, self.clock.now(), self._execution)
             self._state.unmark(key)
+            await lift_marks(self.api, self._cluster, claim, self.clock.now(), self._execution)
             log.warning("removed disruption marks of a NodeClaim that is in no command", extra={"NodeClaim": key})
         return Done()
 
