@@ -20,6 +20,7 @@ LEASES: Final = frozenset((names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE))
 _OF_CLUSTER: Final = frozenset(("Node", names.NODECLAIM_KIND))
 # A holder renews within 15 s, and the clock of the reader may differ from that of the cluster.
 _STALE: Final = timedelta(minutes=2)
+_LONGEST_SECONDS: Final = 2**31
 _NAME_LABELS: Final = ("app.kubernetes.io/name", "k8s-app")
 _OWN: Final = "dovetail"
 _THEIRS: Final = "karpenter"
@@ -152,8 +153,9 @@ def latest(leases: Iterable[objects.Lease]) -> objects.Lease:
 def is_live(lease: objects.Lease, at: datetime) -> bool:
     """Whether the Lease was renewed lately."""
     spec = lease.spec
-    stale_after = max(_STALE, timedelta(seconds=spec.lease_duration_seconds or 0))
-    return spec.renew_time is not None and at - spec.renew_time < stale_after
+    seconds = spec.lease_duration_seconds or 0
+    lasts = timedelta(seconds=min(max(seconds, 0), _LONGEST_SECONDS))  # a file may have any number
+    return spec.renew_time is not None and at - spec.renew_time < max(_STALE, lasts)
 
 
 def _by_lease(clues: _Clues, at: datetime | None) -> Decider | None:

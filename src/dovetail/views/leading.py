@@ -67,6 +67,7 @@ def _has_pools(documents: Iterable[Document]) -> bool:
 
 def _not_held(lease: objects.Lease, program: str, without: str, *, live: bool) -> Finding:
     meta, spec = lease.metadata, lease.spec
+    about = Ref("Lease", meta.namespace or "default", meta.name)
     has, when = ("has", "") if live else ("had", " when the dump was taken")
     verb = "renewed" if spec.holder_identity else "held"
     since = "" if spec.renew_time is None else f" since {format_time(spec.renew_time.replace(microsecond=0))}"
@@ -75,8 +76,8 @@ def _not_held(lease: objects.Lease, program: str, without: str, *, live: bool) -
         rule=NO_CONTROLLER,
         object=Ref("Lease"),
         field="spec.renewTime" if spec.holder_identity else "spec.holderIdentity",
-        message=f"no {program} {has} {verb} the Lease {meta.namespace}/{meta.name}{since}{when}; {without}",
-        remedy=f"see why it does not run: kubectl -n {meta.namespace} get deployments,pods",
+        message=f"no {program} {has} {verb} the Lease {about.path}{since}{when}; {without}",
+        remedy=f"see why it does not run: kubectl -n {about.namespace} get deployments,pods",
     )
 
 

@@ -57,6 +57,8 @@ def test_beside_karpenter_both_have_to_run() -> None:
         {"holderIdentity": "d_1"},
         {"holderIdentity": "d_1", "renewTime": "2027-01-01T00:00:00Z"},
         {"holderIdentity": "d_1", "renewTime": "2026-11-17T09:30:00Z", "leaseDurationSeconds": 3600},
+        {"holderIdentity": "d_1", "renewTime": "2026-11-17T09:30:00Z", "leaseDurationSeconds": 2**62},
+        {"holderIdentity": "d_1", "renewTime": "2026-11-17T09:59:59Z", "leaseDurationSeconds": -(2**62)},
         {"holderIdentity": 5},
         {"renewTime": "yesterday"},
     ],
