@@ -40,16 +40,26 @@ class NoPlace(msgspec.Struct, frozen=True):
     nodes: tuple[Misfit, ...] = ()
 
     def __str__(self) -> str:
-        return "; ".join(filter(None, self.told()))
+        cause, others = self.cause(), self.others()
+        told = (f"NodePool {cause.name}: {cause.why}" if cause is not None else "", others)
+        return "; ".join(filter(None, told)) or "there is no node, and no NodePool that could make one"
 
-    def told(self, own: str = "") -> tuple[str, str]:
-        """The cause: why the own NodePool, else the closest one, makes no node. And the others, summed up."""
-        cause = min(self.pools, key=lambda pool: _distance(pool, own), default=None)
+    def cause(self, own: str = "") -> Misfit | None:
+        """Why the own NodePool, else the closest one, makes no node. None: there is no NodePool."""
+        return min(self.pools, key=lambda pool: _distance(pool, own), default=None)
+
+    def others(self, own: str = "") -> str:
+        """The other NodePools and the nodes, summed up."""
+        cause = self.cause(own)
         others = [pool for pool in self.pools if pool is not cause]
-        rest = "; ".join(filter(None, (_summed(others, "other NodePool"), _summed(self.nodes, "node"))))
+        return "; ".join(filter(None, (_summed(others, "other NodePool"), _summed(self.nodes, "node"))))
+
+    def sentence(self, own: str = "") -> str:
+        """What comes after the name of the pod."""
+        cause = self.cause(own)
         if cause is None:
-            return (rest or "there is no node, and no NodePool that could make one"), ""
-        return f"NodePool {cause.name}: {cause.why}", rest
+            return "fits on no other node, and there is no NodePool that could make one"
+        return f"fits on no other node, and NodePool {cause.name} can make none: {cause.why}"
 
 
 def _distance(pool: Misfit, own: str) -> tuple[bool, bool, int]:

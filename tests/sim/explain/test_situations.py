@@ -121,11 +121,11 @@ async def test_a_finalizer_on_a_pod(setting: Setting) -> None:
     await setting.delete_claim(claim)
     await setting.sim.run_for("40s")
     says(setting, node, "is leaving (S4 draining)", "held by finalizer example.com/archive; ignored from")
-    says(setting, node, "→ find the controller of example.com/archive, which should remove it")
+    says(setting, node, "→ find who sets finalizer example.com/archive: kubectl get pod")
     (head, step) = asked(setting, "explain", f"pod/{pod['metadata']['name']}").body[2:4]
     assert "terminating, should be gone since 2026-03-02T00:" in head
     assert head.endswith("held by finalizer example.com/archive")
-    assert step.endswith(f"remove the finalizer yourself: kubectl edit pod {pod['metadata']['name']} -n default")
+    assert step.endswith(f"if nobody removes it, do: kubectl edit pod {pod['metadata']['name']} -n default")
     (note,) = setting.notes(EventReason.FAILED_DRAINING, node)
     assert "held by finalizer example.com/archive; ignored from" in note
 
@@ -155,9 +155,7 @@ async def test_limits_that_leave_room_for_no_replacement(setting: Setting) -> No
     assert others(setting, first, second) == []
     node = node_of(setting, first)
     limits = "limits.cpu: 6 of 4 in use, 1 left when the leaving nodes are gone, a new node takes at least 4"
-    says(
-        setting, node, "is stuck (Drifted)", "and none can be made: NodePool default: its limits leave no room", limits
-    )
+    says(setting, node, "is stuck (Drifted)", "and NodePool default can make none: its limits leave no room", limits)
     says(setting, node, "→ raise spec.limits")
     for command in ("explain", "plan", "forecast"):
         text = " ".join(asked(setting, command, *([f"node/{node}"] if command != "plan" else [])).lines)

@@ -175,8 +175,9 @@ def test_a_pdb_that_lacks_one_healthy_pod() -> None:
     budget["spec"] = {"minAvailable": 3, "selector": budget["spec"]["selector"]}
     budget["status"] = {"disruptionsAllowed": 0, "expectedPods": 4, "currentHealthy": 3, "desiredHealthy": 3}
     assert _answer(items, "node/ip-10-0-16-149").endswith(
-        "has no reason to go; it is not consolidated: Pod/istio-system/istiod-8875781e8-03aa2: istiod allows no "
-        "disruption now: 3 of 4 pods are healthy, and 3 must be; it allows one when 1 more is healthy"
+        "has no reason to go; it is not consolidated: Pod/istio-system/istiod-8875781e8-03aa2: "
+        "PodDisruptionBudget istiod allows no disruption now: 3 of 4 pods are healthy, and 3 must be; it allows one "
+        "when 1 more is healthy"
     )
     assert "  → see which pod is not healthy: kubectl get pods -n istio-system" in _explained(
         items, "node/ip-10-0-16-149"

@@ -505,6 +505,19 @@ def test_a_whole_dump_begins_with_totals(dovetail: Program) -> None:
         assert owner in every.splitlines()[3]
 
 
+def test_each_cause_is_told_once(dovetail: Program) -> None:
+    asked = ("explain", "-f", CLUSTER, "--at", FRIDAY)
+    brief, every = dovetail(*asked).out, dovetail(*asked, "-v").out
+    assert brief.count("postgres can never allow it") == 1
+    assert every.count("postgres can never allow it") > 1
+    # A node that has a reason is not asked about others.
+    of_node = dovetail(*asked, "node/general-8vtqz").out
+    assert "  Drifted: wanted, blocked by pods, budget until" in of_node
+    assert "  Underutilized: " not in of_node
+    assert "  Underutilized: " in dovetail(*asked, "node/general-8vtqz", "-v").out
+    assert "batch 3 Empty, Underutilized 1 1 0 0 -" in (" ".join(line.split()) for line in brief.splitlines())
+
+
 def test_every_command_shows_the_same_problems(dovetail: Program) -> None:
     asked = ("-f", CLUSTER, "--at", FRIDAY, "-o", "json")
     explained, planned = (json.loads(dovetail(command, *asked).out)["problems"] for command in ("explain", "plan"))

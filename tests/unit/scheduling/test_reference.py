@@ -140,10 +140,12 @@ def test_a_pod_that_fits_nowhere_is_told_why() -> None:
     )
     no_place = found.errors["q"].no_place
     assert no_place is not None
-    assert no_place.told("two") == (
-        "NodePool two: the taint own=x:NoSchedule is not tolerated",
+    assert no_place.sentence("two") == (
+        "fits on no other node, and NodePool two can make none: the taint own=x:NoSchedule is not tolerated"
+    )
+    assert no_place.others("two") == (
         "1 other NodePool: none of its instance types will do (1 too small); "
-        "3 nodes do not fit: too little room 2, taints 1",
+        "3 nodes do not fit: too little room 2, taints 1"
     )
     assert "label 'team' does not have known values" in why(found, "p").replace('"', "'")
     assert found.errors["q"].pod.path == "shop/q"

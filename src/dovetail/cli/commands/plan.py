@@ -199,6 +199,7 @@ def _answers(assessment: Assessment, reason: str | None) -> dict[str, NodeAnswer
         node.member.name: _answer(node.state, view)
         for node, view in nodes
         if node.state in IN_DISRUPTION
+        or view.standing == NodeStanding.STARTING
         or (view.standing in (NodeStanding.WAITING, NodeStanding.STUCK) and reason in (None, view.reason))
     }
 
@@ -206,6 +207,8 @@ def _answers(assessment: Assessment, reason: str | None) -> dict[str, NodeAnswer
 def _answer(state: NodeState, view: AnswerView) -> NodeAnswer:
     is_leaving, is_stuck = state in IN_DISRUPTION, view.standing == NodeStanding.STUCK
     fate = NodeOutcome.STUCK if is_stuck else NodeOutcome.LEAVING if is_leaving else NodeOutcome.WAITS
+    if view.standing == NodeStanding.STARTING:
+        fate = NodeOutcome.STAYS
     since = "" if view.since is None else f" since {spoken_time(view.since)}"
     cause = str(view.cause)
     until = "" if view.until is None or is_leaving or spoken_time(view.until) in cause else spoken_time(view.until)

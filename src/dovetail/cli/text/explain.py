@@ -17,14 +17,23 @@ from dovetail.views.explain.badges import Badge, BadgeKind
 from dovetail.views.explain.blocking import BlockerView
 from dovetail.views.explain.data import AnswerView
 from dovetail.views.explain.pending import PendingSummary, PendingView
-from dovetail.views.explain.standings import COUNTED, LEAVING, NOW, NodeStanding, free_word, standing_word
-from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, ReasonView, VerdictView
+from dovetail.views.explain.standings import LEAVING, NOW, NodeStanding, counted, free_word, standing_word
+from dovetail.views.explain.verdicts import (
+    BudgetView,
+    Explanation,
+    NodeView,
+    PodView,
+    PoolView,
+    ReasonView,
+    VerdictView,
+)
 from dovetail.views.explain.workloads import WorkloadView
 
 # In one line; JSON has all.
 _MOST_TURNS = 6
 _MOST_USERS = 10
 _MOST_BLOCKERS = 3
+_BLOCKED = frozenset({NodeStanding.WAITING.value, NodeStanding.STUCK.value})
 _NOTED = frozenset({BadgeKind.NOT_READY, BadgeKind.CORDONED})
 # Rules of the pool, which say the same of all its nodes.
 _OF_POOLS = frozenset({Rule.BUDGET, Rule.NODEPOOL, Rule.SCALE_OUT})
@@ -103,8 +112,7 @@ class _ExplainText:
         if not own:
             return [f"{count(len(nodes), 'node')} without a NodePool"]
         standings = Counter(standing_word(node.answer.standing, node.state) for node in own if node.answer is not UNSET)
-        counts = [f"{standings[standing]} {words}" for standing, words in COUNTED.items() if standings[standing]]
-        lines = [f"{count(len(own), 'node')}: {', '.join(counts)}"]
+        lines = [f"{count(len(own), 'node')}: {', '.join(counted(standings).values())}"]
         if blockers:
             shown = blockers if self.verbose else blockers[:_MOST_BLOCKERS]
             named = [f"{plain(str(each.owner))} ({each.rule}) {count(each.nodes, 'node')}" for each in shown]
@@ -226,20 +234,17 @@ class _ExplainText:
         if node.state in IN_DISRUPTION and not self.verbose:
             pods = next(verdict for verdict in node.reasons[0].verdicts if verdict.rule == Rule.PODS)
             sentence = [] if self.named or node.answer is UNSET else [f"  {self._sentence(node, node.answer)}"]
-            waits = ["  waits for"] if pods.blockers else []
-            return [*sentence, *waits, *self._blockers(pods), *self._deletions(node)]
+            waits = ["  waits for", *self._blockers(pods)] if pods.blockers and not self._is_told(pods, node) else []
+            return [*sentence, *waits, *self._deletions(node)]
         # Most reasons are blocked by the same rules, so each blocker is shown once.
         lines = [] if self.named else self._marks(node)
-        if (
-            not self.named
-            and node.answer is not UNSET
-            and node.answer.standing in (NodeStanding.WAITING, NodeStanding.STUCK)
-        ):
+        if not self.named and node.answer is not UNSET and node.answer.standing in _BLOCKED:
             lines.append(f"  {self._sentence(node, node.answer)}")
         if any(badge.kind is BadgeKind.STARTING for badge in node.badges) and not (self.named or self.verbose):
             return lines or [f"  {self._sentence(node, node.answer)}"] if node.answer is not UNSET else lines
         shown_verdicts: set[str] = set()
-        reasons = [reason for reason in node.reasons if reason.wanted or self.verbose or not self.brief]
+        only_wanted = self.brief or any(reason.wanted for reason in node.reasons)
+        reasons = [reason for reason in node.reasons if reason.wanted or self.verbose or not only_wanted]
         for reason in sorted(reasons, key=lambda reason: not reason.wanted):
             every = self.verbose or (self.named and reason.wanted)
             shown = [
@@ -250,13 +255,22 @@ class _ExplainText:
             ]
             if not shown and not reason.wanted:
                 continue
-            lines.append(f"  {self._reason(reason)}")
+            lines.append(f"  {self._reason(reason, node)}")
             for rules, verdict in _alike(shown):
                 text = f"    {self._verdict(verdict, rules)}"
-                if text not in shown_verdicts:
+                if not (text in shown_verdicts or self._is_told(verdict, node)):
                     lines += [text, *self._blockers(verdict)]
                     shown_verdicts.add(text)
         return lines + self._deletions(node)
+
+    def _is_told(self, verdict: VerdictView, node: NodeView) -> bool:
+        """Whether the sentence above says all of it. A node that the user has named has every rule below."""
+        if self.verbose or verdict.allowed or node.answer is UNSET:
+            return False
+        if node.state not in IN_DISRUPTION and (self.named or node.answer.standing not in _BLOCKED):
+            return False
+        told = str(node.answer.cause)
+        return all(each.message in told for each in verdict.blockers or (verdict,))
 
     def _blockers(self, verdict: VerdictView) -> list[str]:
         return [f"      {plain(str(blocker.object))}  {self._verdict(blocker)}" for blocker in verdict.blockers]
@@ -272,15 +286,18 @@ class _ExplainText:
             ),
         ]
 
-    def _reason(self, reason: ReasonView) -> str:
+    def _reason(self, reason: ReasonView, node: NodeView) -> str:
+        waits = node.answer is not UNSET and node.answer.standing == NodeStanding.WAITING
         wanted = "wanted, " if reason.wanted else ""
         if reason.allowed:
             return f"{reason.reason}: {wanted}" + _coloured(f"allowed{self._until(reason.until)}", good=True)
         by = ", ".join(verdict.rule for verdict in reason.verdicts if not verdict.allowed)
-        return f"{reason.reason}: {wanted}" + _coloured(self._blocked(f"blocked by {by}", reason.until), good=False)
+        blocked = f"blocked by {by}"
+        until = self._until(reason.until) if reason.wanted and waits else self._ends(reason.until)
+        return f"{reason.reason}: {wanted}" + _coloured(blocked + until, good=False)
 
-    def _blocked(self, word: str, until: datetime | None) -> str:
-        return word + (self._until(until) or ", with no end date")
+    def _ends(self, until: datetime | None) -> str:
+        return self._until(until) or ", with no end date"
 
     def _until(self, until: datetime | None) -> str:
         return "" if until is None else f" until {self.times.full(until)}"
@@ -304,9 +321,7 @@ class _ExplainText:
                 continue
             name = click.style(f"{plain(pod.namespace)}/{plain(pod.name)}", bold=True)
             node = f"on {plain(pod.node)}" if pod.node else "on no node"
-            state = (
-                f"can be disrupted{self._until(pod.until)}" if pod.allowed else self._blocked("protected", pod.until)
-            )
+            state = f"can be disrupted{self._until(pod.until)}" if pod.allowed else f"protected{self._ends(pod.until)}"
             if pod.terminating is not UNSET:
                 state = self.times.localised(plain(pod.terminating))
             forced = "" if pod.forced_at is UNSET else f"; deleted by force {self.times.full(pod.forced_at)}"
@@ -395,21 +410,17 @@ class _ExplainText:
 
     def pools(self, pools: tuple[PoolView, ...]) -> list[str]:
         rows = [["POOL", "NODES", "REASON", "LIMIT", "DISRUPTING", "UNHEALTHY", "ALLOWED", "LIMIT CHANGES"]]
-        for pool in pools:
-            rows += [
-                [
-                    plain(pool.name),
-                    str(pool.nodes),
-                    budget.reason,
-                    str(budget.limit) if budget.binding is not None else f"{budget.limit} (all)",
-                    str(budget.disrupting),
-                    str(budget.unhealthy),
-                    "forceful" if budget.forceful else _coloured(str(budget.allowed), good=budget.allowed > 0),
-                    self.times.full(budget.until, none="-"),
-                ]
-                for budget in pool.budgets
-            ]
-        lines = table(rows) if pools else []
+        every = self.verbose or self.named or not any(pool.nodes for pool in pools)
+        shown = [pool for pool in pools if pool.nodes or every]
+        for pool in shown:
+            alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+            for budget in pool.budgets:
+                alike[self._amounts(budget)].append(budget.reason)
+            rows += [[plain(pool.name), str(pool.nodes), ", ".join(alike[key]), *key] for key in alike]
+        lines = table(rows, spare=("UNHEALTHY", "DISRUPTING")) if shown else []
+        if empty := [plain(pool.name) for pool in pools if pool not in shown]:
+            rest = f" and {len(empty) - _MOST_USERS} more" if len(empty) > _MOST_USERS else ""
+            lines.append(f"without nodes (-v shows them): {', '.join(empty[:_MOST_USERS])}{rest}")
         for pool in pools:
             if users := pool.budgets[0].consumers if pool.budgets else ():
                 lines.append(f"{plain(pool.name)}: {count(len(users), 'node uses', 'nodes use')} its budgets")
@@ -417,6 +428,15 @@ class _ExplainText:
                 more = len(users) - _MOST_USERS
                 lines += [f"  … and {more} more; -v shows all"] if more > 0 and not self.verbose else []
         return lines
+
+    def _amounts(self, budget: BudgetView) -> tuple[str, ...]:
+        return (
+            str(budget.limit) if budget.binding is not None else f"{budget.limit} (all)",
+            str(budget.disrupting),
+            str(budget.unhealthy),
+            "forceful" if budget.forceful else _coloured(str(budget.allowed), good=budget.allowed > 0),
+            self.times.full(budget.until, none="-"),
+        )
 
     def _user(self, user: BudgetConsumer) -> str:
         forced = "" if user.until is None else f"; ends by force {self.times.full(user.until)}"

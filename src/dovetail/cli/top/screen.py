@@ -21,7 +21,7 @@ from dovetail.model.finding import Severity
 from dovetail.values.foreign_text import plain
 from dovetail.views.board.details import NodeDetails
 from dovetail.views.board.rows import PROBLEMS_SHOWN, Board, NodeRow
-from dovetail.views.explain.standings import COUNTED, LEAVING, NodeStanding
+from dovetail.views.explain.standings import LEAVING, NodeStanding, counted
 from dovetail.views.leading import NO_CONTROLLER
 
 TALL: Final = 36  # lines: room for pools and details together
@@ -148,10 +148,8 @@ class _ScreenLayout:
         line = Text(f"{count(total, 'node')}{f' + {others} of no NodePool' if others else ''}")
         if self.view.filter_now:
             line.append(f", {len(self.rows)} match {plain(self.view.filter_now)}", style="cyan")
-        counted = {standing: number for standing in COUNTED if (number := found.standings.get(standing))}
-        for place, (standing, number) in enumerate(counted.items()):
-            style = _STYLES.get(standing, "")
-            line.append(", " if place else ": ").append(f"{number} {COUNTED[standing]}", style=style)
+        for place, (standing, text) in enumerate(counted(found.standings).items()):
+            line.append(", " if place else ": ").append(text, style=_STYLES.get(standing, ""))
         return line
 
     def _figures(self, found: Figures) -> Text:

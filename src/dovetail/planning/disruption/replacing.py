@@ -134,9 +134,8 @@ def _without_place(candidates: Iterable[Candidate], solution: Solution) -> NotCo
         because = f": {error.reason}" if error.reason else ""
         return NotConsolidatable(Sentence(Redactable(error.pod, f"{error.pod.path}{more} has no other place{because}")))
     own = next((candidate.pool for candidate in candidates if any(pod.uid == uid for pod in candidate.pods)), "")
-    cause, details = error.no_place.told(own)
-    why = Redactable(error.pod, f"{error.pod.path}{more} fits on no other node, and none can be made: {cause}")
-    return NotConsolidatable(Sentence(why), details=details)
+    why = Redactable(error.pod, f"{error.pod.path}{more} {error.no_place.sentence(own)}")
+    return NotConsolidatable(Sentence(why), details=error.no_place.others(own))
 
 
 def decide(

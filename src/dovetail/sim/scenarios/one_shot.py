@@ -86,7 +86,10 @@ class OneShotResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def _told(error: PodError) -> tuple[str, str]:
-    return (error.reason, "") if error.no_place is None else error.no_place.told()
+    cause = None if error.no_place is None else error.no_place.cause()
+    if error.no_place is None or cause is None:
+        return error.reason, ""
+    return f"NodePool {cause.name}: {cause.why}", error.no_place.others()
 
 
 def look(

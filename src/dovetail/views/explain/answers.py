@@ -27,6 +27,7 @@ from dovetail.views.explain.standings import NodeStanding
 from dovetail.views.findings.budgets import inverse_budget, never_blocks
 
 _MOST_USERS: Final = 3
+_BUDGETS: Final = "PodDisruptionBudget"
 
 
 def answer(assessment: Assessment, node: NodeAssessment, judged: Sequence[ReasonVerdict]) -> AnswerView:
@@ -163,7 +164,13 @@ def _about(verdict: Verdict) -> Redactable:
     """The message, with the name of a pod that it does not name itself."""
     is_named = verdict.object.kind != "Pod" or verdict.rule is Rule.REPLACEMENT
     named = "" if is_named else f"{verdict.object}: "
-    return Redactable(verdict.object, f"{named}{verdict.message}")
+    return Redactable(verdict.object, f"{named}{_message(verdict)}")
+
+
+def _message(verdict: Verdict) -> str:
+    """A message that begins with the name of a PodDisruptionBudget says that it is one."""
+    is_bare = verdict.rule is Rule.POD_DISRUPTION_BUDGET and _BUDGETS not in verdict.message
+    return f"{_BUDGETS} {verdict.message}" if is_bare else verdict.message
 
 
 def _since(node: NodeAssessment, reason: Reason) -> datetime | None:
@@ -307,7 +314,7 @@ def _waited_for(assessment: Assessment, step: PodStep) -> tuple[PodStep, str, Ve
     if not blocking:
         return step, step.why, None
     verdict = max(blocking, key=_lasts)
-    return step, verdict.message, verdict
+    return step, _message(verdict), verdict
 
 
 def _drain_step(step: PodStep, verdict: Verdict | None, node: NodeAssessment, at: datetime) -> str | Redactable:
@@ -336,9 +343,8 @@ def release_step(about: Ref, finalizer: str) -> str:
     """Who owns a finalizer, and how to remove it if nobody does."""
     target = f"{about.kind.lower()} {about.name}" + (f" -n {about.namespace}" if about.namespace else "")
     return (
-        f"find the controller of {finalizer}, which should remove it: "
-        f"kubectl get {target} -o yaml --show-managed-fields; "
-        f"if it no longer exists, remove the finalizer yourself: kubectl edit {target}"
+        f"find who sets finalizer {finalizer}: kubectl get {target} -o yaml --show-managed-fields; "
+        f"if nobody removes it, do: kubectl edit {target}"
     )
 
 
@@ -368,7 +374,9 @@ def next_step(verdict: Verdict, node: NodeAssessment) -> str | Redactable:
         case Rule.REPLACEMENT if about.kind == "NodePool":
             return f"kubectl describe nodepool {about.name}"
         case Rule.REPLACEMENT:
-            raise_limits = "raise spec.limits" if is_limited(verdict) else "give its pods a place"
-            return f"{raise_limits}; dovetail plan --remove {name} tries it for each pod"
+            first = (
+                f"raise spec.limits: kubectl edit nodepool {pool}" if is_limited(verdict) else "give its pods a place"
+            )
+            return f"{first}; dovetail plan --remove {name} says where each could go"
         case _:
             return f"kubectl get nodepool {pool} -o yaml" if pool else ""

@@ -1,5 +1,6 @@
 """What a node needs in order to go, and when it is free: the words that every command and the dashboard use."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -18,14 +19,14 @@ class NodeStanding(StrEnum):
 
 
 LEAVING: Final = "leaving"
-# How overviews count nodes, each once, what matters most first.
-COUNTED: Final = {
-    NodeStanding.STUCK.value: "stuck",
-    NodeStanding.WAITING.value: "waiting",
-    LEAVING: LEAVING,
-    NodeStanding.STARTING.value: "starting",
-    NodeStanding.FREE.value: "may go",
-    NodeStanding.STEADY.value: "stay",
+# How overviews count one node or several, what matters most first.
+_COUNTED: Final = {
+    NodeStanding.STUCK.value: ("stuck", "stuck"),
+    NodeStanding.WAITING.value: ("waiting", "waiting"),
+    LEAVING: (LEAVING, LEAVING),
+    NodeStanding.STARTING.value: ("starting", "starting"),
+    NodeStanding.FREE.value: ("may go", "may go"),
+    NodeStanding.STEADY.value: ("stays", "stay"),
 }
 NEVER: Final = "never"
 NOW: Final = "now"
@@ -34,6 +35,11 @@ NOW: Final = "now"
 def standing_word(standing: str, state: str) -> str:
     """The standing; `leaving` for a node on its way out, unless it is stuck."""
     return LEAVING if state in IN_DISRUPTION and standing != NodeStanding.STUCK else standing
+
+
+def counted(words: Mapping[str, int]) -> dict[str, str]:
+    """`1 stuck`, `3 stay`: how many nodes have each of these standings, each node once."""
+    return {word: f"{number} {said[number > 1]}" for word, said in _COUNTED.items() if (number := words.get(word, 0))}
 
 
 def free_word(word: str, free_at: datetime | None, now: datetime, *, undated: bool, managed: bool) -> str:

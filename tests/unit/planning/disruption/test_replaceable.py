@@ -52,7 +52,7 @@ def test_limits_are_named_with_their_amounts() -> None:
     assert (verdict.allowed, verdict.until, verdict.transient) == (False, None, False)
     assert verdict.object.kind == "Pod"
     assert verdict.message == (
-        "shop/a fits on no other node, and none can be made: NodePool default: its limits leave no room "
+        "shop/a fits on no other node, and NodePool default can make none: its limits leave no room "
         "(limits.cpu: 8 of 4 in use, a new node takes at least 4)"
     )
     assert verdict.details == "1 node: too little cpu"
