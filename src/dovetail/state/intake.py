@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dovetail.api import names, objects
 from dovetail.api.conversion import REMOVED_KINDS
 from dovetail.api.documents import Document, InputError, decode, plain_value
-from dovetail.api.misnamed import may_be_misnamed, misnamed_keys
+from dovetail.api.misnamed import MisnamedKey, may_be_misnamed, misnamed_keys
 from dovetail.api.schema import SchemaViolation, crd_schema, violations
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
@@ -91,7 +91,10 @@ def take_in(
         repeated = state.load(read.plural, wire, key)
         problems += _oddities(document, read.api_version, Ref(kind, *key), repeated=repeated)
         if kind != _PDB and may_be_misnamed(kind, meta.annotations, meta.labels):
-            problems += _misnamed(Ref(kind, *key), document, meta)
+            problems += _misnamed(Ref(kind, *key), document, misnamed_keys(kind, meta.annotations, meta.labels))
+        if isinstance(wire, objects.NodePool) and (given := wire.spec.template.metadata.annotations):
+            found = misnamed_keys("Node", given, {})
+            problems += _misnamed(Ref(kind, *key), document, found, "spec.template.metadata")
         if kind in _CHECKED:
             problems += _bad_fields(Ref(kind, *key), document, wire, field_remedy)
     for kind, count in sorted(ignored.items()):
@@ -137,14 +140,16 @@ def _removed(document: Document) -> Finding:
     )
 
 
-def _misnamed(object_: Ref, document: Document, meta: objects.ObjectMeta) -> Iterable[Finding]:
-    """Keys that nothing reads. `lint` finds them in templates too."""
-    for misnamed in misnamed_keys(object_.kind, meta.annotations, meta.labels):
+def _misnamed(
+    object_: Ref, document: Document, found: Iterable[MisnamedKey], path: str = "metadata"
+) -> Iterable[Finding]:
+    """Keys that nothing reads. `lint` finds them in templates of pods too."""
+    for misnamed in found:
         yield _problem(
             Severity.WARNING if misnamed.evident else Severity.INFO,
             misnamed.rule,
             object_,
-            f"metadata.{misnamed.holder}[{shorten(misnamed.key, 320)}]",
+            f"{path}.{misnamed.holder}[{shorten(misnamed.key, 320)}]",
             message=misnamed.message,
             remedy=misnamed.remedy,
             file=document.file,

@@ -52,3 +52,20 @@ def test_a_document_that_cannot_be_read_is_a_finding_and_the_others_count(bad: d
     assert [(rule, at) for rule, _, at in problems(intake)] == [("InvalidObject", field)]
     assert len(intake.unreadable) == 1
     assert [str(pod.object) for pod in intake.snapshot.pods] == ["Pod/default/good"]
+
+
+def test_keys_that_nothing_reads_are_found_on_nodes_and_in_what_pools_give_them() -> None:
+    key = "karpenter.sh/do-not-distrupt"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "annotations": {key: "true"}}}
+    template = {"metadata": {"annotations": {key: "true"}}, "spec": {"requirements": []}}
+    pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "default", "annotations": {"dovetail.dev/budget": "[]"}},
+        "spec": {"template": template},
+    }
+    assert problems(taken_in(node, pool)) == [
+        ("UnknownAnnotation", "Node/n1", f"metadata.annotations[{key}]"),
+        ("UnknownAnnotation", "NodePool/default", "metadata.annotations[dovetail.dev/budget]"),
+        ("UnknownAnnotation", "NodePool/default", f"spec.template.metadata.annotations[{key}]"),
+    ]
