@@ -34,6 +34,8 @@ class HoldWitness:
         self._written: dict[str, int] = {}  # by Node: the version with it
         self.taken: list[str] = []  # Nodes
         self.late: set[str] = set()  # Nodes that were taken before they could be held, and lost a protected pod
+        self.late_pods: list[tuple[str, datetime]] = []  # these pods, and when
+        self.held: set[str] = set()  # Nodes that were held at any time
         self.guard_since: datetime | None = None
         self._cluster = cluster
         self._slack = timedelta(seconds=slack_seconds)
@@ -76,6 +78,7 @@ class HoldWitness:
             self.broken.append(f"{self._now} {name}: a user wrote {self.users[name]!r}, and it is {value!r}")
         if names.HELD in annotations and value == "true":
             self._held_since.setdefault(name, self._now)
+            self.held.add(name)
         else:
             self._held_since.pop(name, None)
         if not has_disrupted_taint(node):
@@ -128,6 +131,7 @@ class HoldWitness:
         if held_since is not None and taken_at is not None and held_since + self._slack < taken_at:
             self.broken.append(f"{self._now} {pod.name} was evicted from {pod.node_name}, which was held")
         self.late.add(pod.node_name)
+        self.late_pods.append((pod.name, self._now))
 
 
 def _is_blocked(pod: PodRecord, *instants: datetime) -> bool:
