@@ -84,6 +84,25 @@ async def test_old_nodes_are_replaced_one_by_one_as_budgets_allow(sim: SimCluste
     assert stamped(sim) == set()
 
 
+async def test_a_stamp_that_an_upgraded_karpenter_overwrites_is_made_again(
+    sim: SimCluster, world: KarpenterWorld
+) -> None:
+    """At its start, one with another version of the hash writes it on all claims that have not drifted."""
+    await prepare(sim, 2)
+    first = set(claims(sim))
+    await sim.wait_until(lambda: len(first & set(claims(sim))) == 1 and not stamped(sim), timeout="4h")
+    (old,) = first & set(claims(sim))
+    await world.karpenter.kill()
+    await sim.wait_until(lambda: stamped(sim) == {old}, timeout="10m")
+    new = {names.NODEPOOL_HASH: "2", names.NODEPOOL_HASH_VERSION: "v9"}
+    for kind, name in ((NODEPOOLS, "default"), (NODECLAIMS, old)):
+        await sim.api.write(Patch(kind, name, {"metadata": {"annotations": new}}))
+    await sim.wait_until(lambda: stamped(sim) == {old}, timeout="10s")
+    assert claims(sim)[old]["metadata"]["annotations"][names.HASH_BEFORE] == "2"
+    await world.karpenter.start()
+    await sim.wait_until(lambda: old not in claims(sim), timeout="10m")
+
+
 async def test_a_stamp_waits_for_the_window(sim: SimCluster, program: BesideProgram) -> None:
     window = {names.DISRUPTION_SCHEDULE: "0 3 * * *", names.DISRUPTION_SCHEDULE_DURATION: "1h"}
     await prepare(sim, 1, annotations=window)
