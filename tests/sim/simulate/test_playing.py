@@ -9,6 +9,8 @@ import yaml
 
 from dovetail.api import names
 from dovetail.api.documents import InputError, read_documents
+from dovetail.model.decider import parse_decider
+from dovetail.model.rule_settings import settings_of
 from dovetail.ports import NODES, Unavailable
 from dovetail.sim.scenarios.player import Play
 from dovetail.sim.scenarios.reading import read_scenario
@@ -318,6 +320,35 @@ def test_protections_of_a_dump_count_from_the_creation_of_the_pod() -> None:
     report = play_dump(dump(annotations={"karpenter.sh/do-not-disrupt": "36h"}), span="40h")
     (evicted,) = (entry.at for entry in report.timeline if entry.type == "evicted")
     assert timedelta() <= evicted - datetime(2026, 3, 3, tzinfo=UTC) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(("mode", "gone"), [("karpenter", {"Drifted": 1}), ("dovetail:guard", {})])
+def test_holds_of_a_dump_end_where_karpenter_is_alone(mode: str, gone: dict[str, int]) -> None:
+    """The dump is of a cluster with guard, which holds a drifted node for a pod with a window on Saturdays."""
+    objects = dump(annotations={"karpenter.sh/disruption-schedule": "0 2 * * 6"})
+    drifted = {
+        "type": "Drifted",
+        "status": "True",
+        "reason": "AMIDrift",
+        "message": "",
+        "lastTransitionTime": "2026-03-01T13:00:00Z",
+    }
+    held = {"dovetail.dev/held": '{"by": "guard", "until": "2026-03-07T02:00:00Z", "why": "disruption-schedule"}'}
+    objects[1]["status"]["conditions"] = [*objects[1]["status"]["conditions"], drifted]
+    objects[1]["spec"] = {**objects[1]["spec"], "expireAfter": "Never"}
+    objects[2]["metadata"]["annotations"] = {**held, "karpenter.sh/do-not-disrupt": "true"}
+    text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects})
+    found = read_scenario(
+        read_documents(text.encode(), "dump.yaml"),
+        now=START,
+        span=timedelta(hours=2),
+        settings=settings_of(parse_decider(mode)),
+    )
+    with Play(found) as playing:
+        playing.advance(found.end)
+        report = playing.report()
+    assert report.nodes.terminated == gone
+    assert ("MarksRemoved" in {each.rule for each in report.problems}) == (mode == "karpenter")
 
 
 def test_a_claim_that_does_not_say_that_it_is_up() -> None:
