@@ -351,6 +351,7 @@ def test_a_controller_that_has_stopped_is_told_to_those_who_may_read_its_lease(s
             lines = dovetail(plane, command, "--at", AT, user=READER).out.splitlines()
             assert [line for line in lines if "the Lease" in line] == ["N" + said[1:]]
             assert "  → see why it does not run: kubectl -n kube-system get deployments,pods" in lines
+        assert "N" + said[1:] in dovetail(plane, "roll", "nodeclaim/c1", "--dry-run", user=READER).out.splitlines()
         plane.patch(role, {"rules": [rule for rule in rules if rule["apiGroups"] != ["coordination.k8s.io"]]})
         eventually(lambda: not json.loads(explained(plane, user=READER))["problems"], seconds=20, what=lambda: "told")
     finally:

@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,15 +13,18 @@ import click
 import msgspec
 
 from dovetail.cli.common.completion import complete_workloads
+from dovetail.cli.common.evidence import evidence
 from dovetail.cli.common.named_objects import NODE_KINDS, named_objects
-from dovetail.cli.common.options import CONTEXT, KUBECONFIG, OUTPUT, ClusterSource, reading_options
-from dovetail.cli.common.output import count, print_data, print_lines, table, working
+from dovetail.cli.common.options import CONTEXT, KUBECONFIG, OUTPUT, ClusterSource, now, reading_options
+from dovetail.cli.common.output import Times, count, missing_lines, print_data, print_lines, table, working
 from dovetail.cli.common.process import ends_at_once, fail
 from dovetail.cli.roll.roller import RolledNode, RollTarget, act, targets_by_name
+from dovetail.model.finding import Finding
 from dovetail.planning.rolling import RollOutcome, RollStep, asking, undoing
 from dovetail.ports import ApiError, KubeApi
 from dovetail.runtime.clock import SystemClock
 from dovetail.values.foreign_text import plain
+from dovetail.views.deciding import who_decides
 
 if TYPE_CHECKING:
     from dovetail.api.objects import NodeClaim
@@ -44,6 +48,8 @@ class RollReport(msgspec.Struct, frozen=True, rename="camel"):
 
     dry_run: bool
     nodes: tuple[RolledNode, ...]
+    problems: tuple[Finding, ...] = ()
+    """Controllers that do not run, so that nobody does what was asked."""
 
 
 @click.command("roll")
@@ -79,7 +85,7 @@ def command(
     with ends_at_once():
         report = _run(_rolled(source, objects, undo=undo, dry_run=dry_run))
         if output == "table":
-            print_lines(roll_lines(report.nodes))
+            print_lines([*roll_lines(report.nodes), *missing_lines(report.problems, Times(now(), UTC))])
         else:
             print_data(report, output)
         done = all(rolled.outcome is not RollOutcome.FAILED for rolled in report.nodes)
@@ -106,7 +112,9 @@ async def _rolled(source: ClusterSource, objects: Sequence[str], *, undo: bool, 
 
     async with connect(kubeconfig=source.kubeconfig, context=source.context) as api:
         with working("asking …"):
-            return RollReport(dry_run, await roll(api, objects, undo=undo, dry_run=dry_run))
+            nodes = await roll(api, objects, undo=undo, dry_run=dry_run)
+            shown = await evidence(api, SystemClock())
+            return RollReport(dry_run, nodes, tuple(shown.missing(who_decides(shown.documents, shown.at))))
 
 
 async def roll(
@@ -121,8 +129,8 @@ async def roll(
         if not targets and not text.partition("/")[0].lower().startswith(("nodepool", "np")):
             fail(f"{text} has no NodeClaim, so nobody can replace it")
         meant |= {target.claim.metadata.uid: target for target in targets}
-    now = SystemClock().now()
-    step_of: Callable[[NodeClaim], RollStep] = undoing if undo else lambda claim: asking(claim, now)
+    at = now()
+    step_of: Callable[[NodeClaim], RollStep] = undoing if undo else lambda claim: asking(claim, at)
     return await act(api, meant.values(), step_of, dry_run=dry_run)
 
 
