@@ -11,9 +11,11 @@ from dovetail.api import names
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.names import ConditionReason, ConditionType
 from dovetail.api.objects import NodePool
+from dovetail.model.decider import DecidingController
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.instance_types import InstanceType
 from dovetail.model.refs import Ref
+from dovetail.planning.cleaning import Cleaning, clean_claim, clean_node, clean_pod
 from dovetail.planning.nodepool.hash import pool_hash
 from dovetail.ports import KWOK_NODECLASSES, ApiError, Resource
 from dovetail.sim.actors.cluster import SimCluster
@@ -24,6 +26,7 @@ from dovetail.sim.scenarios.owners import with_owners, with_revisions, with_run_
 from dovetail.sim.scenarios.reading import Scenario, ScenarioObject, assumption, node_class_resource
 from dovetail.sim.scenarios.wire_checks import InvalidValue, check_fields
 from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES, Body
+from dovetail.sim.server.patching import merged
 from dovetail.values.duration import DurationError
 from dovetail.views.explain.problems import NO_PODS
 
@@ -56,7 +59,10 @@ def prepare(
 ) -> PreparedCluster:
     """Fill in what is missing; `played`: also what only actors read. Raises InputError."""
     problems = list(scenario.problems)
-    objects = with_owners(list(_checked(scenario.objects, problems)), problems)
+    given = list(_checked(scenario.objects, problems))
+    if played and scenario.settings.decider.controller is DecidingController.KARPENTER:
+        given = _without_marks(given, problems)
+    objects = with_owners(given, problems)
     if played:
         objects = with_revisions([_with_images(placed) for placed in with_run_times(objects, problems)])
     objects = _with_known_claims(_with_hashes([_with_times(placed) for placed in objects], problems), problems)
@@ -96,6 +102,29 @@ def _left_out(placed: ScenarioObject, error: InvalidValue) -> Finding:
         remedy="correct the object, or dump it again",
         file=placed.document.file,
     )
+
+
+def _without_marks(objects: Sequence[ScenarioObject], problems: list[Finding]) -> list[ScenarioObject]:
+    """Karpenter is alone, so what Dovetail keeps it off, and has it replace, is undone as by `dovetail cleanup`."""
+    claims = {status_of(claim.body).get("providerID"): claim.body for claim in _of_kind(objects, names.NODECLAIM_KIND)}
+    cleaned, marked = [], 0
+    for placed in objects:
+        body: Body = placed.body
+        cleaning = Cleaning()
+        if placed.resource.kind == "Node":
+            cleaning = clean_node(body, claims.get(_spec(placed).get("providerID")))
+        elif placed.resource.kind == names.NODECLAIM_KIND:
+            cleaning = clean_claim(body)
+        elif placed.resource.kind == "Pod":
+            cleaning = clean_pod(body)
+        marked += bool(cleaning.patches)
+        for patch in cleaning.patches:
+            body = merged(body, patch.body)
+        cleaned.append(placed.having(**body) if cleaning.patches else placed)
+    if marked:
+        message = f"Karpenter is alone here, so what Dovetail has written on {marked} objects is removed first"
+        problems.append(assumption("MarksRemoved", "", message))
+    return cleaned
 
 
 def put_in(prepared: PreparedCluster, cluster: SimCluster, cloud: SimCloud) -> None:
