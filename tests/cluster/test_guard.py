@@ -20,6 +20,7 @@ from tests.harness import manifests
 
 NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/namespaces/default/pods"
+DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/dovetail-system/leases"
 # Of one year, and it opens for one hour on January 1: the pod is protected while the test runs.
 YEARLY: Final = {names.DISRUPTION_SCHEDULE: "0 5 1 1 *"}
@@ -181,14 +182,41 @@ def test_it_holds_and_stamps_within_its_rights_and_cleanup_leaves_nothing(plane:
     assert cleanup(plane) == (0, "nothing to clean up\n")
 
 
+def test_crds_that_differ_are_said_with_the_remedy(plane: ControlPlane) -> None:
+    """A NodePool that no version of Karpenter would have let in."""
+    plane.install_crds()
+    definition = f"{DEFINITIONS}/nodepools.{names.GROUP}"
+    (version,) = plane.get(definition)["spec"]["versions"]
+    loose = {**version, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+    plane.patch(definition, {"spec": {"versions": [loose]}})
+    odd = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.NODEPOOL_KIND,
+        "metadata": {"name": "odd"},
+        "spec": {"template": ""},
+    }
+    plane.wait(POOLS, lambda _: plane.request("POST", POOLS, odd).status in (201, 409))
+    try:
+        with RunProcess(plane, "--karpenter-version=1.15", mode="guard") as replica:
+            replica.wait_for(lambda: replica.serves("probes"))
+            replica.wait_for(lambda: "the CRDs differ" in replica.get("/readyz/karpenter").text)
+            assert "install those of your version of Karpenter" in replica.get("/readyz/karpenter").text
+    finally:
+        plane.request("DELETE", f"{POOLS}/odd")
+        plane.patch(definition, {"spec": {"versions": [version]}})
+
+
 def test_a_dry_run_writes_nothing(plane: ControlPlane) -> None:
     plane.install_crds()
+    plane.create(POOLS, pool("dry"))
+    stand(plane, "of-dry", pool="dry")
+    bind(plane, "of-dry", "dry-yearly", YEARLY)
     with RunProcess(plane, "--dry-run", "--karpenter-version=1.15", mode="guard") as replica:
         replica.wait_ready()
-        replica.wait_for(lambda: any(line["message"] == "would patch Node held" for line in replica.lines))
+        replica.wait_for(lambda: any(line["message"] == "would patch Node of-dry" for line in replica.lines))
         replica.process.send_signal(signal.SIGTERM)
         assert replica.ended() == 0
-    assert not is_held(plane, "held")
+    assert not is_held(plane, "of-dry")
 
 
 def is_refused(request: dict[str, Any]) -> bool:
