@@ -14,11 +14,13 @@ from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.server.store import Change
 from tests.harness.driving import Driven, drive
 
+HEAD: Final = f"{'':<26}{'nodes':>12}{'$/h':>16}{'within 1 % of its end':>24}{'pods moved':>12}{'CPU':>10}"
+NAMES: Final = {False: "Karpenter alone", True: "Karpenter under drive"}
 SIZE: Final = 20  # larger ones take minutes
 _REST_SECONDS: Final = 600.0  # without a change
 _LONGEST_SECONDS: Final = 7_200.0
 _LOOKS_EVERY: Final = 5.0
-_AT_ONCE: Final = {"spec": {"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}}}
+AT_ONCE: Final = {"spec": {"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}}}
 
 
 def shrunk(number: int, *, under_drive: bool) -> Course:
@@ -56,7 +58,7 @@ async def _watched(setting: Driven, course: Course) -> None:
         moved += resource.plural == PODS.plural and change.type is EventType.ADDED
 
     sim.server.registry.store.observers.append(count)
-    await sim.api.write(Patch(NODEPOOLS, POOL, _AT_ONCE))
+    await sim.api.write(Patch(NODEPOOLS, POOL, AT_ONCE))
     at = 0.0
     while at < min(course.changed_at() + _REST_SECONDS, _LONGEST_SECONDS) or not course.moments:
         labels = (node["metadata"]["labels"] for node in sim.objects(NODES))
@@ -65,16 +67,20 @@ async def _watched(setting: Driven, course: Course) -> None:
         at = sim.clock.monotonic() - since
 
 
+def row(name: str, course: Course, seconds: float) -> str:
+    """`seconds`: of CPU."""
+    first, last, near = course.moments[0], course.moments[-1], course.near
+    nodes, cost = f"{first.nodes} → {last.nodes}", f"{first.cost:.1f} → {last.cost:.1f}"
+    return f"{name:<26}{nodes:>12}{cost:>16}{near.at:>22.0f} s{last.moved:>12}{seconds:>8.0f} s"
+
+
 def print_beside(number: int) -> None:
     print(f"{number} of each, half empty; nodes are only removed; in virtual time")
-    print(f"{'':<26}{'nodes':>12}{'$/h':>16}{'within 1 % of its end':>24}{'pods moved':>12}{'our CPU':>10}")
-    for name, under_drive in (("Karpenter alone", False), ("Karpenter under drive", True)):
+    print(HEAD)
+    for under_drive, name in NAMES.items():
         started = time.process_time()
         course = shrunk(number, under_drive=under_drive)
-        first, last, near = course.moments[0], course.moments[-1], course.near
-        nodes, cost = f"{first.nodes} → {last.nodes}", f"{first.cost:.1f} → {last.cost:.1f}"
-        seconds = time.process_time() - started
-        print(f"{name:<26}{nodes:>12}{cost:>16}{near.at:>22.0f} s{last.moved:>12}{seconds:>8.0f} s", flush=True)
+        print(row(name, course, time.process_time() - started), flush=True)
 
 
 if __name__ == "__main__":

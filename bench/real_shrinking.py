@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -33,6 +34,8 @@ from tests.cluster.access import Cluster, condition
 from tests.cluster.build import is_built
 from tests.cluster.plane import PATIENT, ControlPlane
 from tests.cluster.run_process import RunProcess
+
+T = TypeVar("T")
 
 _SIZES: Final = (200,)
 _PATIENCE_SECONDS: Final = 1_800.0
@@ -68,7 +71,7 @@ class Watcher:
 # -- the process -------------------------------------------------------------------------------------------------------
 
 
-def _cpu_seconds(pid: int, thread: int | None = None) -> float:
+def cpu_seconds(pid: int, thread: int | None = None) -> float:
     stat = Path(f"/proc/{pid}/stat" if thread is None else f"/proc/{pid}/task/{thread}/stat").read_text()
     user, system = stat.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / _TICKS
@@ -96,7 +99,7 @@ async def _apply(api: KubeApi, *bodies: dict[str, Any]) -> None:
         await api.write(Create(kind, body, namespace="default" if kind.namespaced else None))
 
 
-async def _filled(plane: Cluster, api: KubeApi, watcher: Watcher, number: int) -> None:
+async def fill(plane: Cluster, api: KubeApi, watcher: Watcher, number: int) -> None:
     await _apply(api, *half_empty.pool())
     await asyncio.to_thread(plane.wait, _POOL_PATH, lambda pool: condition(pool, "Ready") == "True")
     started = time.perf_counter()
@@ -119,7 +122,7 @@ class Usage(msgspec.Struct, frozen=True):
         pid = process.process.pid
         if process.process.poll() is not None:
             raise SystemExit(f"dovetail run has ended: {[*process.said, *process.lines[-5:]]}")
-        return cls(_cpu_seconds(pid), _cpu_seconds(pid, pid), _peak_mb(pid))
+        return cls(cpu_seconds(pid), cpu_seconds(pid, pid), _peak_mb(pid))
 
 
 async def _shrunk(plane: Cluster, process: RunProcess, number: int) -> None:
@@ -128,10 +131,10 @@ async def _shrunk(plane: Cluster, process: RunProcess, number: int) -> None:
         group = await stack.enter_async_context(asyncio.TaskGroup())
         watcher = Watcher(api)
         following = [group.create_task(reflector.run()) for reflector in (watcher.pods, watcher.nodes)]
-        await _filled(plane, api, watcher, number)
+        await fill(plane, api, watcher, number)
         began_at, before = datetime.now(UTC), Usage.of(process)
         await api.write(Patch(NODEPOOLS, POOL, half_empty.set_free()))
-        course, usages = await _watched(watcher, process)
+        course, usages = await watch(watcher, partial(Usage.of, process))
         for task in following:
             task.cancel()
     _take_commands(course, process, began_at)
@@ -148,14 +151,14 @@ async def _shrunk(plane: Cluster, process: RunProcess, number: int) -> None:
         print(f"{command.at:>12.1f} s  {command.method:<8} {command.nodes:>4} nodes → {command.replacements}")
 
 
-async def _watched(watcher: Watcher, process: RunProcess) -> tuple[Course, list[Usage]]:
-    """Until nodes have neither come nor gone for a while."""
-    course, usages, started, made = Course(), [Usage.of(process)], time.monotonic(), watcher.made
+async def watch(watcher: Watcher, use: Callable[[], T]) -> tuple[Course, list[T]]:
+    """Until nodes have neither come nor gone for a while. `use`: what the processes have used so far."""
+    course, usages, started, made = Course(), [use()], time.monotonic(), watcher.made
     course.add(0.0, watcher.labels(), 0)
     while course.moments[-1].at < min(course.changed_at() + _QUIET_SECONDS, _LONGEST_SECONDS):
         await asyncio.sleep(_LOOKS_EVERY_SECONDS)
         course.add(time.monotonic() - started, watcher.labels(), watcher.made - made)
-        usages.append(Usage.of(process))
+        usages.append(use())
     return course, usages
 
 
