@@ -505,6 +505,19 @@ def test_a_whole_dump_begins_with_totals(dovetail: Program) -> None:
         assert owner in every.splitlines()[3]
 
 
+@pytest.mark.parametrize("command", ["explain", "forecast"])
+def test_pools_without_nodes_are_one_line(dovetail: Program, tmp_path: Path, command: str) -> None:
+    node_class = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+    spec = {"template": {"spec": {"requirements": [], "nodeClassRef": node_class}}}
+    head = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool"}
+    spare = [{**head, "metadata": {"name": f"spare-{number:02}"}, "spec": spec} for number in range(12)]
+    (tmp_path / "spare.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": spare}))
+    asked = (command, "-f", CLUSTER, "-f", str(tmp_path / "spare.json"), "--at", FRIDAY)
+    named = ", ".join(f"spare-{number:02}" for number in range(10))
+    assert f"without nodes (-v shows them): {named} and 2 more" in dovetail(*asked).out
+    assert "spare-11" in dovetail(*asked, "-v").out
+
+
 def test_each_cause_is_told_once(dovetail: Program) -> None:
     asked = ("explain", "-f", CLUSTER, "--at", FRIDAY)
     brief, every = dovetail(*asked).out, dovetail(*asked, "-v").out

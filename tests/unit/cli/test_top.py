@@ -127,6 +127,14 @@ def test_a_small_screen_has_head_pools_nodes_and_keys() -> None:
     assert lines[-1] == "↑↓ move  ⏎ details  / filter  s sort: pressing  g ungroup  1/7 days  q quit"
 
 
+def test_pools_without_nodes_are_counted() -> None:
+    board = example()
+    spare = tuple(msgspec.structs.replace(board.pools[0], name=f"spare-{number}", nodes=0) for number in range(4))
+    lines = texts(drawn(ViewState(), board=msgspec.structs.replace(board, pools=(*spare, *board.pools))))
+    assert "… and 4 pools without nodes" in lines
+    assert not any("spare-" in line for line in lines)
+
+
 def test_a_wide_screen_says_what_comes_next() -> None:
     assert "4 match is:waiting" in texts(drawn(ViewState(filter="is:waiting"), (140, 40)))[2]
     lines = texts(drawn(ViewState(grouped=False, ahead=7 * DAY), (140, 40)))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, tzinfo
-from typing import TextIO
+from typing import Protocol, TextIO, TypeVar
 
 import click
 import msgspec
@@ -26,6 +26,7 @@ from dovetail.views.findings.joined import joined
 from dovetail.views.leading import NO_CONTROLLER
 
 _BATCH = 1000
+_MOST_POOLS = 10
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z")
 
@@ -190,6 +191,27 @@ def fitting_names(names: Iterable[str], width: int) -> dict[str, str]:
     if max(map(len, names), default=0) > width and len(hosts) == len(names):
         return {name: cut_middle(plain(name.partition(".")[0]), width) for name in names}
     return {name: cut_middle(plain(name), width) for name in names}
+
+
+class _Pool(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def nodes(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Pool)
+
+
+def pools_shown(pools: Sequence[P], *, every: bool) -> tuple[Sequence[P], list[str]]:
+    """The pools to show, which are those with nodes if there are any, and a line that names the others."""
+    shown = [pool for pool in pools if pool.nodes]
+    if every or not shown:
+        return pools, []
+    empty = [plain(pool.name) for pool in pools if not pool.nodes]
+    more = f" and {len(empty) - _MOST_POOLS} more" if len(empty) > _MOST_POOLS else ""
+    named = f"without nodes (-v shows them): {', '.join(empty[:_MOST_POOLS])}{more}"
+    return shown, [named] if empty else []
 
 
 def pending_lines(pending: PendingSummary) -> list[str]:

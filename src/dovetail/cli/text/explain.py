@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 from msgspec import UNSET
 
-from dovetail.cli.common.output import Times, count, pending_lines, problem_lines, sections, table
+from dovetail.cli.common.output import Times, count, pending_lines, pools_shown, problem_lines, sections, table
 from dovetail.model.refs import Ref
 from dovetail.rules.budgets import BudgetConsumer
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
@@ -410,17 +410,13 @@ class _ExplainText:
 
     def pools(self, pools: tuple[PoolView, ...]) -> list[str]:
         rows = [["POOL", "NODES", "REASON", "LIMIT", "DISRUPTING", "UNHEALTHY", "ALLOWED", "LIMIT CHANGES"]]
-        every = self.verbose or self.named or not any(pool.nodes for pool in pools)
-        shown = [pool for pool in pools if pool.nodes or every]
+        shown, left_out = pools_shown(pools, every=self.verbose or self.named)
         for pool in shown:
             alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
             for budget in pool.budgets:
                 alike[self._amounts(budget)].append(budget.reason)
             rows += [[plain(pool.name), str(pool.nodes), ", ".join(alike[key]), *key] for key in alike]
-        lines = table(rows, spare=("UNHEALTHY", "DISRUPTING")) if shown else []
-        if empty := [plain(pool.name) for pool in pools if pool not in shown]:
-            rest = f" and {len(empty) - _MOST_USERS} more" if len(empty) > _MOST_USERS else ""
-            lines.append(f"without nodes (-v shows them): {', '.join(empty[:_MOST_USERS])}{rest}")
+        lines = [*(table(rows, spare=("UNHEALTHY", "DISRUPTING")) if shown else []), *left_out]
         for pool in pools:
             if users := pool.budgets[0].consumers if pool.budgets else ():
                 lines.append(f"{plain(pool.name)}: {count(len(users), 'node uses', 'nodes use')} its budgets")

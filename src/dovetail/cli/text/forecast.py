@@ -7,7 +7,16 @@ from datetime import datetime
 
 import click
 
-from dovetail.cli.common.output import Times, count, cut_middle, fitting_names, problem_lines, sections, table
+from dovetail.cli.common.output import (
+    Times,
+    count,
+    cut_middle,
+    fitting_names,
+    pools_shown,
+    problem_lines,
+    sections,
+    table,
+)
 from dovetail.cli.text.forecast_bars import LEGEND, TimeScale
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.values.foreign_text import plain
@@ -175,14 +184,15 @@ class _ForecastText:
     def pools(self, pools: Sequence[PoolForecast]) -> list[str]:
         """Reasons with the same budgets share a line."""
         lines = []
-        for pool in pools:
+        shown, left_out = pools_shown(pools, every=self.verbose)
+        for pool in shown:
             alike: dict[str, list[str]] = defaultdict(list)
             for reason in pool.reasons:
                 budget = "budgets do not apply" if reason.forceful else self._budget(reason.spans)
                 alike[budget].append(reason.reason)
             name = click.style(plain(pool.name), bold=True)
             lines += [f"{name} ({count(pool.nodes, 'node')}) {', '.join(alike[budget])}: {budget}" for budget in alike]
-        return lines
+        return [*lines, *left_out]
 
     def _budget(self, spans: Sequence[BudgetSpan]) -> str:
         parts = [f"{_left(spans[0])}{' left' if spans[0].limit else ''} now"]

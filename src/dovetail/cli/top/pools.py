@@ -24,7 +24,8 @@ def pool_lines(
     if not pools:
         return []
     reasons = list(dict.fromkeys(lane.reason for pool in pools for lane in pool.lanes))
-    shown = pools if len(pools) <= most else pools[: max(0, most - 1)]
+    used = [pool for pool in pools if nodes.get(pool.name)] or pools
+    shown = used if len(used) <= most else used[: max(0, most - 1)]
     rows = [["POOL", "NODES", "USED", *(_HEADINGS.get(reason, reason) for reason in reasons), "NEXT CHANGE"]]
     rows += [_cells(pool, nodes.get(pool.name, 0), reasons, times) for pool in shown]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
@@ -33,8 +34,10 @@ def pool_lines(
         Text("  ".join(fit(cell, size) for cell, size in zip(row, widths, strict=True)).rstrip()) for row in rows
     ]
     heading.stylize("bold")
-    left_out = len(pools) - len(shown)
-    return [heading, *lines, *([Text(f"… and {left_out} more pools", style="dim")] if left_out else [])]
+    left_out, empty = len(used) - len(shown), len(pools) - len(used)
+    more = [f"{left_out} more pools"] if left_out else []
+    more += [f"{empty} pools without nodes"] if empty else []
+    return [heading, *lines, *([Text(f"… and {', '.join(more)}", style="dim")] if more else [])]
 
 
 def _cells(pool: PoolRow, nodes: int, reasons: Sequence[str], times: Times) -> list[str]:
