@@ -332,6 +332,8 @@ MUTANTS = (
     _break("a set keeps the node whose pod finds no room", LANDING, "if all(pod.ref != why.pod for pod in candidate.pods)]", "]", LANDING_TESTS),
     _break("the last look ignores the waves", LANDING, "turns = {uid: len(waves) - number for", "turns = {uid: 0 for", LANDING_TESTS),
     _break("savings have no unit", LANDING, "would save ${price_text(savings)}/h", "would save {price_text(savings)}", LANDING_TESTS),
+    _break("a drain without waves gets a command that needs them", LANDING, "most = _MOST_WAVES if rules.in_waves else 0", "most = _MOST_WAVES", LANDING_TESTS),
+    _break("pods of a drifted node may take each other's room", METHODS, "if not isinstance(pod, PodInfo):\n            return solution\n        gone", "if True:\n            return solution\n        gone", "unit/planning/disruption/test_methods.py"),
     _break("drift has no waves", METHODS, "waves_of_replaced(before, this.rules, candidate, new) if len(commands) < _WITH_WAVES else ()", "()", "unit/planning/disruption/test_methods.py"),
     _break("all drifted nodes of a pass are checked for waves", METHODS, "_WITH_WAVES: Final = 20", "_WITH_WAVES: Final = 5000", "unit/planning/disruption/test_methods.py"),
     _break("only one order is tried", ARRIVALS, "    yield ArrivalOrder((*others, *chain(*largest)), seed=seed)\n", "    return\n", LANDING_TESTS),

@@ -6,8 +6,11 @@ import msgspec
 import pytest
 
 from dovetail.api import names, objects
+from dovetail.api.names import DovetailMode
+from dovetail.model.decider import DOVETAIL, KARPENTER, Decider, DecidingController
 from dovetail.model.node_records import AwaitedReplacements, ClaimRecord
-from dovetail.planning.disruption.execution import BY_DOVETAIL, BY_KARPENTER
+from dovetail.planning.disruption.execution import BY_DOVETAIL, BY_KARPENTER, execution_of
+from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.nodepool.hash import pool_annotations, pool_hash
 from dovetail.rules.states import state_of
 from tests.harness.builders import at, claim, member, node
@@ -54,3 +57,10 @@ def test_karpenter_computes_hashes_its_own_way() -> None:
     assert BY_KARPENTER.hash_annotations(pool) == WRITTEN
     assert BY_DOVETAIL.hash_annotations(pool) == pool_annotations(pool_hash(pool.spec.template))
     assert BY_KARPENTER.hash_annotations(objects.NodePool()) == {}
+
+
+def test_under_drive_nodes_are_only_removed_and_drained_without_waves() -> None:
+    drive = Decider(DecidingController.DOVETAIL, mode=DovetailMode.DRIVE)
+    assert execution_of(drive).options() == ConsolidationOptions(replaces=False, in_waves=False)
+    for decider in (DOVETAIL, KARPENTER, Decider(DecidingController.DOVETAIL, mode=DovetailMode.GUARD)):
+        assert execution_of(decider).options(spot_to_spot=True) == ConsolidationOptions(spot_to_spot=True)
