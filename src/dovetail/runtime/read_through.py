@@ -1,8 +1,12 @@
-"""An API that passes reads on unchanged: the base of the APIs that only look at writes."""
+"""Ports that pass calls on unchanged: the bases of those that look at some of the calls."""
 
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from dovetail.ports import KubeApi, Page, Watch
+from dovetail.api import objects
+from dovetail.model.instance_types import TypeCatalogue
+from dovetail.planning.node.health import RepairPolicy
+from dovetail.ports import CloudProvider, Instance, Interruption, KubeApi, Page, Watch
 
 
 class ReadThroughApi(KubeApi):
@@ -19,3 +23,39 @@ class ReadThroughApi(KubeApi):
 
     async def get(self, *args: Any, **options: Any) -> Any:
         return await self._api.get(*args, **options)
+
+
+class PassThroughCloud(CloudProvider):
+    """Subclasses define what they look at."""
+
+    def __init__(self, cloud: CloudProvider) -> None:
+        self.name = cloud.name
+        self.node_classes = cloud.node_classes
+        self._cloud = cloud
+
+    async def create(self, claim: objects.NodeClaim) -> Instance:
+        return await self._cloud.create(claim)
+
+    async def delete(self, claim: objects.NodeClaim) -> None:
+        await self._cloud.delete(claim)
+
+    async def get(self, provider_id: str) -> Instance:
+        return await self._cloud.get(provider_id)
+
+    async def list(self) -> Sequence[Instance]:
+        return await self._cloud.list()
+
+    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:
+        return await self._cloud.instance_types(pool)
+
+    async def drift_reason(self, claim: objects.NodeClaim) -> str:
+        return await self._cloud.drift_reason(claim)
+
+    def repair_policies(self) -> Sequence[RepairPolicy]:
+        return self._cloud.repair_policies()
+
+    def interruptions(self) -> AsyncIterator[Interruption]:
+        return self._cloud.interruptions()
+
+    def dealt_with(self, notice: Interruption) -> None:
+        self._cloud.dealt_with(notice)

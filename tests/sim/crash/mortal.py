@@ -5,7 +5,7 @@ count: they are told once, and losing one loses nothing else.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,14 +15,10 @@ from dovetail.api import names, objects
 from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
-from dovetail.model.instance_types import TypeCatalogue
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.node.health import RepairPolicy
 from dovetail.planning.timings import Timings
 from dovetail.ports import (
     EVENTS,
-    KWOK_NODECLASSES,
-    CloudProvider,
     Instance,
     Interruption,
     KubeApi,
@@ -31,7 +27,7 @@ from dovetail.ports import (
 )
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager, ManagerTimings
-from dovetail.runtime.read_through import ReadThroughApi
+from dovetail.runtime.read_through import PassThroughCloud, ReadThroughApi
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud.machines import SimCloud
 from tests.harness.running import under_checkers
@@ -109,14 +105,11 @@ class MortalApi(ReadThroughApi):
         return await self._life.write(what, lambda: self._api.write(write))
 
 
-class MortalCloud(CloudProvider):
+class MortalCloud(PassThroughCloud):
     """The cloud as such a process sees it."""
 
-    name = "sim"
-    node_classes = KWOK_NODECLASSES.read_as(objects.NodeClass)
-
     def __init__(self, cloud: SimCloud, life: Life) -> None:
-        self._cloud = cloud
+        super().__init__(cloud)
         self._life = life
 
     async def create(self, claim: objects.NodeClaim) -> Instance:
@@ -125,27 +118,9 @@ class MortalCloud(CloudProvider):
     async def delete(self, claim: objects.NodeClaim) -> None:
         return await self._life.write("cloud delete", lambda: self._cloud.delete(claim))
 
-    async def get(self, provider_id: str) -> Instance:
-        return await self._cloud.get(provider_id)
-
-    async def list(self) -> Sequence[Instance]:
-        return await self._cloud.list()
-
-    async def instance_types(self, pool: objects.NodePool) -> TypeCatalogue:
-        return await self._cloud.instance_types(pool)
-
-    async def drift_reason(self, claim: objects.NodeClaim) -> str:
-        return await self._cloud.drift_reason(claim)
-
-    def repair_policies(self) -> Sequence[RepairPolicy]:
-        return self._cloud.repair_policies()
-
-    def interruptions(self) -> AsyncIterator[Interruption]:
-        return self._cloud.interruptions()
-
     def dealt_with(self, notice: Interruption) -> None:
         if not self._life.died.is_set():
-            self._cloud.dealt_with(notice)
+            super().dealt_with(notice)
 
 
 class World(msgspec.Struct, frozen=True):
