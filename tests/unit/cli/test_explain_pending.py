@@ -130,3 +130,9 @@ def test_pods_on_nodes_are_not_pending(dovetail: Program) -> None:
     file = dovetail.file(json.dumps(pod(nodeName="n1")))
     outcome = dovetail("explain", "-f", file, "--at", AT, "-o", "json", "pod/shop/web")
     assert "pending" not in json.loads(outcome.out)["pods"][0]
+
+
+def test_a_cluster_without_nodes_is_told_of_its_pending_pods(dovetail: Program) -> None:
+    file = dovetail.file("\n---\n".join(map(json.dumps, (pool(), pod()))))
+    (line,) = (line for line in dovetail("explain", "-f", file, "--at", AT).out.splitlines() if "pending" in line)
+    assert line.startswith("1 pod is pending: ")

@@ -78,8 +78,8 @@ def explanation_lines(
         lines += [text.workload(each, explanation.pods) for each in workloads]
         for node in explanation.nodes:
             lines += ["", *text.answer(node)]
-    elif nodes and namespace is None:
-        lines += text.summary(nodes, explanation.blockers or ())
+    elif namespace is None:
+        lines += text.summary(nodes, explanation.blockers or ()) if nodes else []
         lines += pending_lines(explanation.pending or PendingSummary())
     if not (explanation.nodes or explanation.pods or explanation.nodepools or workloads):
         lines.append("The input has no Node, NodeClaim, NodePool or Pod, so there is nothing to explain.")
