@@ -166,6 +166,14 @@ def test_modes_are_compared(dovetail: Program, tmp_path: Path) -> None:
     assert found["labels"] == ["karpenter, as it is", f"guard, {keep[1]}"]
 
 
+def test_pods_are_held_on_demand(dovetail: Program) -> None:
+    """With a limit of the drain drive does not wait for the window, and only a hold keeps the pods."""
+    tgp = "nodepool/default.spec.template.spec.terminationGracePeriod=24h"
+    asked = ("simulate", WINDOWS, "--set", tgp, "--mode", "drive", "-o", "json")
+    alone, holding = (json.loads(dovetail(*asked, *more).out)["protection"] for more in ((), ("--hold-pods",)))
+    assert (alone["evicted"], holding["evicted"]) == (3, 0)
+
+
 def test_who_decides_in_a_cluster_is_who_acts_unless_somebody_else_shall(dovetail: Program) -> None:
     known = ("simulate", WINDOWS, "-o", "json", "--for", "1h", "--decider", "karpenter@1.11")
     found = json.loads(dovetail(*known).out)

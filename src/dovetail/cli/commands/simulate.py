@@ -67,6 +67,7 @@ _LABEL: Final = 60
     "[default: whoever decides in the cluster]",
 )
 @click.option("--compare-mode", type=click.Choice(MODES), help="Who acts in the second run, to compare.")
+@click.option("--hold-pods", is_flag=True, help="Guard and drive hold pods, too, as with their own --hold-pods.")
 @click.option(
     "--report", "page", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write the report as a web page."
 )
@@ -85,6 +86,7 @@ def command(
     others: tuple[str, ...],
     mode: str | None,
     compare_mode: str | None,
+    hold_pods: bool,
     page: str | None,
     instance_types: str | None,
     scheduler_config: SchedulerConfig,
@@ -126,7 +128,13 @@ def command(
         runs = _in_modes(runs, mode, compare_mode, common.budgets)
     with one_line_errors(), ends_at_once(), progress_bar("simulating") as progress:
         reports = [
-            play_through(run, catalogue, _part(number, len(runs), progress), scheduler_profiles=profiles)
+            play_through(
+                run,
+                catalogue,
+                _part(number, len(runs), progress),
+                scheduler_profiles=profiles,
+                hold_pods=hold_pods,
+            )
             for number, (_, run) in enumerate(runs)
         ]
     reports = [_with_source(report, instance_types or BUILT_IN) for report in reports]

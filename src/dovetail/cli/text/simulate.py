@@ -124,11 +124,12 @@ def _kept(kept: ProtectionCounts) -> str:
     """What became of what the annotations of pods ask for."""
     if kept.late is None and not kept.evicted + kept.forced:
         return ""
-    gone = f"{_bad(kept.evicted)} pods evicted and {_bad(kept.forced)} forced despite their annotations"
+    pods, late = "pod" if kept.evicted == 1 else "pods", "node" if kept.late == 1 else "nodes"
+    gone = f"{_bad(kept.evicted)} {pods} evicted and {_bad(kept.forced)} forced despite their annotations"
     if kept.late is None:
         return gone
     held = f"; {count(kept.held_nodes, 'node')} held, {kept.held_hours:g} h in all" if kept.held_nodes else ""
-    return f"{gone}; {_bad(kept.late)} nodes taken too early{held}"
+    return f"{gone}; {_bad(kept.late)} {late} taken too early{held}"
 
 
 def _bad(count: int) -> str:

@@ -53,13 +53,16 @@ class Play:
         gates: FeatureGates | None = None,
         checked: bool = True,
         scheduler_profiles: SchedulerProfiles | None = None,
+        hold_pods: bool = False,
     ) -> None:
+        """`hold_pods`: guard and drive hold pods, too."""
         self.scenario = scenario
         self.prepared: PreparedCluster = prepare(scenario, catalogue)
         self._gates = gates or FeatureGates(node_repair=scenario.settings.node_repair)
         # The checks are those of `run`.
         self._checked = checked and not scenario.settings.karpenter_drains
         self._catalogue, self._profiles = catalogue, scheduler_profiles
+        self._hold_pods = hold_pods
         self._loop = new_loop(start=scenario.start)
         self._clock = VirtualClock(self._loop)
         self._task: asyncio.Task[None] | None = None
@@ -155,6 +158,7 @@ class Play:
             seed=seed,
             types=self._catalogue,
             scheduler_profiles=self._profiles,
+            hold_pods=self._hold_pods,
         )
         self.programs = SimulatedPrograms(sim, cloud, self.ledger, options)
         async with AsyncExitStack() as stack:
@@ -267,9 +271,10 @@ def play_through(
     tell: Callable[[float], None],
     *,
     scheduler_profiles: SchedulerProfiles | None = None,
+    hold_pods: bool = False,
 ) -> SimulationReport:
     """Play the whole scenario, and call `tell` with the share that is done after each step. Raises InputError."""
-    with Play(scenario, catalogue=catalogue, scheduler_profiles=scheduler_profiles) as play:
+    with Play(scenario, catalogue=catalogue, scheduler_profiles=scheduler_profiles, hold_pods=hold_pods) as play:
         for step in range(1, _STEPS + 1):
             play.advance(scenario.start + scenario.span * step / _STEPS)
             tell(step / _STEPS)

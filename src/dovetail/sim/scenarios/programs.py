@@ -57,13 +57,14 @@ _CURRENT: Final = ".".join(map(str, DURATIONS_SINCE))
 
 
 class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`types`: those that the user gave."""
+    """`types`: those that the user gave. `hold_pods`: guard and drive hold pods, too."""
 
     settings: RuleSettings
     gates: FeatureGates
     seed: int = 0
     types: Sequence[InstanceType] | None = None
     scheduler_profiles: SchedulerProfiles | None = None
+    hold_pods: bool = False
 
 
 class SimulatedPrograms:
@@ -104,6 +105,12 @@ class SimulatedPrograms:
         alone = decider.controller is DecidingController.KARPENTER
         return None if alone else decider.mode or DovetailMode.RUN
 
+    @property
+    def _reads_durations(self) -> bool:
+        """Of Karpenter. One of unknown version counts as a current one, as in all readings."""
+        release = self._options.settings.decider.release
+        return release is None or release >= DURATIONS_SINCE
+
     def late(self) -> int | None:
         """The nodes that Karpenter had taken when one of their pods was not to be disrupted. None: it is not there."""
         if not self._options.settings.karpenter_drains:
@@ -123,11 +130,10 @@ class SimulatedPrograms:
 
     def _karpenter(self) -> Karpenter:
         options = self._options
-        release = options.settings.decider.release
         return Karpenter(
             self._sim,
             self._cloud,
-            durations=release is None or release >= DURATIONS_SINCE,
+            durations=self._reads_durations,
             timings=_TIMINGS,
             client=ObservedKarpenterClient(self._sim.server, "karpenter", self._ledger),
             elects=False,
@@ -148,7 +154,8 @@ class SimulatedPrograms:
 
     def _guard(self) -> Sequence[Controller]:
         self.cluster = self._watched(RuleSettings())
-        return guard_controllers(self.cluster, self._metrics, GuardOptions())
+        guarding = GuardOptions(hold_pods=self._options.hold_pods)
+        return guard_controllers(self.cluster, self._metrics, guarding, durations=lambda: self._reads_durations)
 
     def _drive(self) -> Sequence[Controller]:
         options = self._options
@@ -161,7 +168,7 @@ class SimulatedPrograms:
             scheduler_profiles=options.scheduler_profiles,
         )
         karpenter = KarpenterWatch(options.settings.decider.version or _CURRENT)
-        driving = DriveOptions(compute=InlineCompute(), types=options.types)
+        driving = DriveOptions(compute=InlineCompute(), types=options.types, hold_pods=options.hold_pods)
         return drive_controllers(cluster, self._metrics, karpenter, driving, _TIMINGS)
 
     def _run(self) -> Sequence[Controller]:
