@@ -55,7 +55,7 @@ def before_update(resource: Resource[Any], kind: KindBehavior, body: Body, old: 
         body = dict(body)
         fill(body)
     if kind.schema is not None:
-        body = pruned(body, kind.schema)
+        body = pruned(body, kind.schema, old)
     before = old["metadata"]
     meta = {key: value for key, value in body["metadata"].items() if key in _KNOWN_METADATA}
     meta.pop("generation", None)

@@ -32,9 +32,20 @@ def check(resource: Resource[Any], kind: KindBehavior, body: Body, old: Body | N
         raise invalid(resource, str(body["metadata"].get("name", "")), faults)
 
 
-def pruned(value: Any, schema: Schema) -> Any:
-    """The value without unknown fields, and with nulls and defaults as the server stores them."""
-    return defaulted(_pruned(value, schema), schema)
+def pruned(body: Body, schema: Schema, old: Body | None = None) -> Body:
+    """The object without unknown fields, and with nulls and defaults as the server stores them.
+
+    `old`: as it is stored, so that parts which both share are so already.
+    """
+    shared = _shared(body, old)
+    others = {key: part for key, part in body.items() if key not in shared}
+    parts = {**defaulted(_pruned(others, schema), schema), **shared}
+    return {key: parts.pop(key) for key in body if key in parts} | parts
+
+
+def _shared(body: Body, old: Body | None) -> Body:
+    """The parts of the object that a patch has left alone: a patched object shares them with the old one."""
+    return {} if old is None else {key: part for key, part in body.items() if old.get(key) is part}
 
 
 def _pruned(value: Any, schema: Schema) -> Any:
@@ -51,5 +62,8 @@ def _pruned(value: Any, schema: Schema) -> Any:
 
 def _custom_faults(body: Body, old: Body | None, schema: Schema) -> list[str]:
     """Structural faults first: as the server does, CEL rules are evaluated only on well-formed objects."""
-    faults = [f"{v.field}: Invalid value: {v.message}" for v in violations(body, schema) if not v.unknown]
+    shared = _shared(body, old)
+    others = {key: part for key, part in body.items() if key not in shared}
+    found = (fault for fault in violations(others, schema) if not fault.unknown and fault.field not in shared)
+    faults = [f"{fault.field}: Invalid value: {fault.message}" for fault in found]
     return faults or list(broken_rules(body, old, schema))
