@@ -31,7 +31,7 @@ def with_pods(kind: str, app: str, key: str = names.HOSTNAME_LABEL) -> Manifest:
 BAD: dict[str, tuple[Manifest, str]] = {
     "less than nothing": ({"cpu": "-1"}, "'-1' is negative"),
     "more than can be counted": ({"memory": "99999999999999999999999E"}, "more than any machine has"),
-    "more than all machines": ({"cpu": "100000"}, "NodePool default: of its instance types"),
+    "more than all machines": ({"cpu": "100000"}, "NodePool default: none of its instance types will do (1 too small)"),
     "an operator nobody knows": (
         {"affinity": nodes_like({"key": "x", "operator": "Like", "values": ["a"]})},
         "'Like' is no operator",
@@ -125,8 +125,8 @@ async def test_a_pool_without_types_is_told_and_another_is_used(setting: Setting
     text = "NodePool requirements filtered out all compatible available instance types"
     assert setting.notes(EventReason.NO_COMPATIBLE_INSTANCE_TYPES, "strange") == [text]
     (note,) = setting.notes(FAILED, "big")
-    assert "NodePool strange: " in note
-    assert "NodePool plain: " in note
+    assert "NodePool strange: no instance type meets its requirements" in note
+    assert "1 other NodePool: none of its instance types will do (1 too small)" in note
 
 
 async def test_a_provider_that_has_nothing_to_offer_or_does_not_answer(setting: Setting) -> None:

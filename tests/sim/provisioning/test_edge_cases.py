@@ -206,7 +206,7 @@ async def test_a_limit_lets_only_a_part_of_a_batch_through(setting: Setting) -> 
     await setting.sim.run_for("1m")
     assert len(setting.claims()) == 2
     (note,) = [event["note"] for event in setting.events(FAILED)]
-    assert "NodePool default: its limits leave room for none of its instance types" in note
+    assert "NodePool default: its limits leave no room (limits.cpu: " in note
 
 
 async def test_a_claim_deleted_before_its_launch_is_replaced(setting: Setting) -> None:
