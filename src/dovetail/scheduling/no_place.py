@@ -40,7 +40,11 @@ class NoPlace(msgspec.Struct, frozen=True):
     nodes: tuple[Misfit, ...] = ()
 
     def __str__(self) -> str:
-        cause, others = self.cause(), self.others()
+        return self.told()
+
+    def told(self, own: str = "") -> str:
+        """All of it, the cause first."""
+        cause, others = self.cause(own), self.others(own)
         told = (f"NodePool {cause.name}: {cause.why}" if cause is not None else "", others)
         return "; ".join(filter(None, told)) or "there is no node, and no NodePool that could make one"
 

@@ -15,7 +15,7 @@ from dovetail.planning.disruption.board import BlockedNode, DisruptionBoard
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.replacing import launch_price
-from dovetail.scheduling.placement import MachineType, NewClaim, PodInfo, Solution
+from dovetail.scheduling.placement import MachineType, NewClaim, PodError, PodInfo, Solution
 from dovetail.views.explain.data import View
 from dovetail.views.explain.pending import PendingSummary
 
@@ -282,6 +282,10 @@ def _waits(board: DisruptionBoard, pool: str, reasons: Sequence[Reason]) -> str:
 # -- one node drained --------------------------------------------------------------------------------------------------
 
 
+def _why(error: PodError, pool: str) -> str:
+    return error.reason if error.no_place is None else error.no_place.told(pool)
+
+
 class DrainedNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node to be removed: its pods that would have to move, and those that cannot be placed."""
 
@@ -292,9 +296,9 @@ class DrainedNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def removal_view(
-    board: DisruptionBoard, drained: DrainedNode, solution: Solution, *, blockers: Sequence[str]
+    board: DisruptionBoard, drained: DrainedNode, solution: Solution, *, pool: str, blockers: Sequence[str]
 ) -> RemovalView:
-    """Where each pod of the node would go."""
+    """Where each pod of the node would go. `pool`: of the node."""
     names = {pod.uid: str(pod) for pod in drained.pods}
     new = solution.new_for(names)
     to = {uid: f"node/{where}" for where, uids in solution.existing.items() for uid in uids}
@@ -305,7 +309,7 @@ def removal_view(
             pod=names[pod.uid],
             source=drained.node,
             to=to.get(pod.uid),
-            why=solution.errors[pod.uid].reason if pod.uid in solution.errors else "",
+            why=_why(solution.errors[pod.uid], pool) if pod.uid in solution.errors else "",
         )
         for pod in drained.pods
     ]

@@ -86,6 +86,7 @@ def test_a_node_that_cannot_be_drained_is_said_by_the_exit_code(dovetail: Progra
     outcome = dovetail("plan", "-f", limited, "--at", AT, "--remove", "batch-2fp8k", "-q")
     assert outcome.code == 1
     assert "1 of its 2 pods would have no place" in outcome.out
+    assert "  costs " not in outcome.out  # of nodes that would not be enough
     assert "ml/trainer-0: batch-2fp8k → nowhere: " in outcome.out
 
 

@@ -321,7 +321,8 @@ class _ExplainText:
                 continue
             name = click.style(f"{plain(pod.namespace)}/{plain(pod.name)}", bold=True)
             node = f"on {plain(pod.node)}" if pod.node else "on no node"
-            state = f"can be disrupted{self._until(pod.until)}" if pod.allowed else f"protected{self._ends(pod.until)}"
+            ends = "" if pod.until is not None and pod.until == pod.forced_at else self._ends(pod.until)
+            state = f"can be disrupted{self._until(pod.until)}" if pod.allowed else f"protected{ends}"
             if pod.terminating is not UNSET:
                 state = self.times.localised(plain(pod.terminating))
             forced = "" if pod.forced_at is UNSET else f"; deleted by force {self.times.full(pod.forced_at)}"

@@ -116,11 +116,12 @@ class _PlanText:
     def removal(self, removal: RemovalView) -> list[str]:
         homeless = sum(move.to is None for move in removal.pods)
         number = count(len(removal.pods), "pod")
-        verdict = f"{homeless} of its {number} would have no place" if homeless else f"its {number} would have a place"
+        pods = f"its {number}" if homeless in (0, len(removal.pods)) else f"{homeless} of its {number}"
+        verdict = f"{pods} would have {'no' if homeless else 'a'} place"
         title = click.style(f"If {plain(removal.node)} were drained: {verdict}", bold=True)
         lines = [click.style(title, fg="green" if removal.possible else "red")]
         lines += [f"  new {_new_node(node, index)}" for index, node in enumerate(removal.new_nodes, 1)]
-        if removal.cost_change_per_hour is not None:
+        if removal.cost_change_per_hour is not None and removal.possible:
             change = removal.cost_change_per_hour
             lines.append(
                 f"  costs {_price(abs(change))} {'more' if change > 0 else 'less'}" if change else "  costs the same"
@@ -140,7 +141,7 @@ class _PlanText:
             first, *more = (self._times.localised(plain(why)) for why in node.why)
             rows.append([plain(node.name), plain(node.nodepool or "-"), fate, first])
             rows += [["", "", "", why] for why in more]
-        return table(rows)
+        return table(rows, spare=("POOL",))
 
 
 def _new_node(node: NewNodeView, number: int) -> str:
