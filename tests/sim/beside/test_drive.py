@@ -8,6 +8,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import ConditionReason, ConditionType, EventReason
+from dovetail.cli.cleanup.cleaner import clean
 from dovetail.cli.commands.roll import roll
 from dovetail.controllers.beside.gate import SETTLES
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Delete
@@ -31,6 +32,7 @@ from tests.harness.driving import Driven, drive
 from tests.harness.provisioning import OF_FOUR
 from tests.harness.stage import stage
 from tests.harness.termination import GUARDED
+from tests.sim.beside.test_cleaned import picture
 
 pytestmark = stage(drive)
 
@@ -402,6 +404,24 @@ async def test_a_roll_replaces_a_node_and_can_be_taken_back(setting: Driven) -> 
     await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, first), timeout="5m")
     await setting.sim.run_for("20m")
     assert not setting.gone(NODECLAIMS, second)
+
+
+async def test_cleanup_leaves_objects_as_they_were(setting: Driven) -> None:
+    """Holds, conditions, the stamp of a roll and candidates are gone; what Karpenter and users wrote stays."""
+    await setting.program.stop()
+    first, _ = await stand(setting, pool(budgets=[{"nodes": "0"}]), replicas=2)
+    await scale(setting, 1)
+    await setting.annotate(NODES, node_of(setting, first), {names.DO_NOT_DISRUPT: "true"})
+    await setting.sim.run_for("1m")
+    before = picture(setting.sim)
+    await setting.program.start()
+    await roll(setting.sim.server.client("user"), ["nodepool/default"])
+    await setting.sim.run_for("2m")
+    assert picture(setting.sim) != before
+    await setting.program.stop()
+    await clean(setting.sim.server.client("cleanup"), karpenter=True)
+    await setting.sim.run_for("10s")  # Karpenter finds that the claims have not drifted after all
+    assert picture(setting.sim) == before
 
 
 async def test_a_quiet_cluster_costs_no_write(setting: Driven) -> None:
