@@ -15,6 +15,7 @@ from tests.harness import manifests
 from tests.harness.disruption import edit_template, pool, scale, stand
 from tests.harness.drive_witness import DrivePromises, left_after_cleanup
 from tests.harness.driving import Driven, drive
+from tests.harness.soak import SOAK
 from tests.harness.stage import PARAMETER, stage
 
 pytestmark = stage(drive, shuffle=True, seed=PARAMETER)
@@ -51,7 +52,7 @@ async def trouble(setting: Driven, random: Random) -> None:
             setting.sim.server.faults.drop_watches(None)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(40 if SOAK else 4))
 async def test_promises_hold_in_random_runs(setting: Driven, seed: int) -> None:
     random = Random(seed)
     promises = DrivePromises(setting, budget=BUDGET)
