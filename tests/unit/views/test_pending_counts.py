@@ -69,3 +69,11 @@ def test_what_the_simulation_says_of_a_pod_counts() -> None:
 def test_without_pending_pods_there_is_nothing_to_say() -> None:
     assert not pending_pods([builders.pod()])
     assert str(pending_pods([pending("a")])) == "1 pod is pending: it is not tried by kube-scheduler yet"
+
+
+def test_readers_are_told_only_of_pods_that_they_may_list() -> None:
+    counts = pending_pods([pending("a"), pending("b", namespace="shop"), pending("c", "Unschedulable")])
+    assert str(counts.redacted(lambda namespace: namespace == "shop")) == (
+        "1 pod is pending: it is not tried by kube-scheduler yet"
+    )
+    assert not counts.redacted(lambda _: False)
