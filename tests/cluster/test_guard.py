@@ -201,6 +201,7 @@ def test_crds_that_differ_are_said_with_the_remedy(plane: ControlPlane) -> None:
             replica.wait_for(lambda: replica.serves("probes"))
             replica.wait_for(lambda: "the CRDs differ" in replica.get("/readyz/karpenter").text)
             assert "install those of your version of Karpenter" in replica.get("/readyz/karpenter").text
+            replica.wait_for(lambda: any("the CRDs differ" in line["message"] for line in replica.lines))
     finally:
         plane.request("DELETE", f"{POOLS}/odd")
         plane.patch(definition, {"spec": {"versions": [version]}})

@@ -113,11 +113,15 @@ async def run_beside(
     async with _process(options, cluster_of, controllers_of) as process:
         checks = {"karpenter": lambda: _karpenter_found(process)}
         async with serving_probes(options, process, checks):
-            watching = asyncio.create_task(process.karpenter.run(process.api, process.cluster.clock), name="karpenter")
+            watching = [
+                asyncio.create_task(process.karpenter.run(process.api, process.cluster.clock), name="karpenter"),
+                asyncio.create_task(_report_other_fields(process.cluster), name="fields"),
+            ]
             try:
                 await run_until_stopped(process, dry_run=options.dry_run)
             finally:
-                watching.cancel()
+                for task in watching:
+                    task.cancel()
 
 
 @asynccontextmanager
@@ -146,6 +150,15 @@ async def _process(
             karpenter=karpenter,
             missing=missing,
         )
+
+
+async def _report_other_fields(cluster: WatchedCluster) -> None:
+    """Logs once, at the start, that NodePools and NodeClaims cannot be read."""
+    for reflector in cluster.reflectors:
+        if reflector.name in (cluster.pools.name, cluster.claims.name):
+            await reflector.wait_synced()
+            if reflector.undecodable:
+                log.error("%s", OTHER_FIELDS.format(reflector.undecodable, reflector.name))
 
 
 def _karpenter_found(process: BesideProcess) -> HealthStatus:
