@@ -1,13 +1,14 @@
 """Finds nodes that can be consolidated, alone or together, and chooses the best (02 §7.8, §7.9; 08 §8; R36).
 
-Every pass tries every candidate, and chooses the best single node, not the first. It searches sets in three ways, and
-chooses the one that saves most: the longest prefix of the order, a walk over the removable nodes that skips what does
-not fit, and the same walk in each pool alone, so that a large pool does not hide a small one. A walk ends with nodes
-that save something only together, on one new node.
+Every pass tries every candidate, and chooses the best single node, not the first. It searches sets in four ways, and
+chooses the one that gains most: the longest prefix of the order, the best pair of the first nodes and what else fits,
+a walk over the removable nodes that skips what does not fit, and the same walk in each pool alone, so that a large pool
+does not hide a small one. A walk ends with nodes that save something only together, on one new node.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
+from itertools import combinations
 from math import inf
 from operator import and_
 from typing import Final
@@ -18,7 +19,7 @@ from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import Candidate, DisruptionBoard, RemainingBudgets
 from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, NotConsolidatable, decide
-from dovetail.planning.disruption.worth import gain, not_worth_it
+from dovetail.planning.disruption.worth import gain, most_gain, not_worth_it
 from dovetail.scheduling.fast.bits import members
 from dovetail.scheduling.fast.bounds import witness
 from dovetail.scheduling.resources import NOTHING, Resources, total
@@ -31,6 +32,9 @@ _PREFIX: Final = 100
 # gives the same answer for the same board.
 _TIMES: Final = 10
 _FEWEST_PODS, _MOST_PODS = 5_000, 80_000
+# All pairs of so many of the first nodes are looked at, and so many pods of them tried.
+_PAIRED: Final = 24
+_PAIR_PODS: Final = 1_000
 
 
 class ConsolidationResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +148,10 @@ def multi(
     search = _Search(board, rules, go_on)
     work = sum(len(candidate.pods) for candidate in (*removable, *expensive)) * _TIMES
     most = max(_FEWEST_PODS, min(work, _FEWEST_PODS if again else _MOST_PODS))
-    moves = [] if again else [search.longest_prefix(_within_budgets(board)[:_PREFIX])]
+    moves = []
+    if not again:
+        pairs = search.from_pairs(in_order((*removable, *expensive))[:_PAIRED])
+        moves += [search.longest_prefix(_within_budgets(board)[:_PREFIX]), pairs]
     moves.append(search.walk(removable, expensive, most * 3 // 4))
     pools = sorted({candidate.pool for candidate in (*removable, *expensive)})
     moves += [
@@ -185,6 +192,7 @@ class _Search:
         self._rules = rules
         self._go_on = go_on
         self._room = _Room(board)
+        self._budgets = RemainingBudgets(board, Reason.UNDERUTILIZED)
         self._spent = 0
         self._known: dict[tuple[str, ...], Move | NotConsolidatable] = {}
 
@@ -212,6 +220,30 @@ class _Search:
             else:
                 best, low = move, middle + 1
         return best
+
+    def from_pairs(self, order: Sequence[Candidate]) -> Move | None:
+        """The best pair of the nodes, with what else fits. Pairs that may gain most are tried first."""
+        best: Move | None = None
+        end = self._spent + _PAIR_PODS
+        pairs = [(self._most(pair), number, pair) for number, pair in enumerate(combinations(order, 2))]
+        for most, _, pair in sorted(pairs, key=lambda bound: (-bound[0], bound[1])):
+            if most <= max(0, self.gain(best)[0]) or self._spent >= end or not self._go_on():
+                break
+            best = self._better(pair, best)
+        for candidate in order if best is not None else ():
+            more = () if best is None or candidate in best.candidates else (*best.candidates, candidate)
+            if more and self._most(more) > self.gain(best)[0] and self._spent < end and self._go_on():
+                best = self._better(more, best)
+        return best
+
+    def _most(self, candidates: Sequence[Candidate]) -> float:
+        """The most that the set can gain, by its sums."""
+        price = self._room.price_of_rest(candidates) if self._budgets.within(candidates) else None
+        return -inf if price is None else most_gain(candidates, price, self._board.pools)
+
+    def _better(self, candidates: Sequence[Candidate], best: Move | None) -> Move | None:
+        move = self._try(candidates)
+        return move if isinstance(move, Move) and self.gain(move) > self.gain(best) else best
 
     def walk(self, removable: Sequence[Candidate], expensive: Sequence[Candidate], most_pods: int) -> Move | None:
         end = self._spent + most_pods

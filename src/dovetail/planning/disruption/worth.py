@@ -4,17 +4,17 @@ Both are shares: of the cost of the NodePool, and of its disruption, which is th
 costs of their pods. A pool with the policy Balanced asks for more than others.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from dovetail.api.names import ConsolidationPolicy
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.board import PoolFacts
+from dovetail.planning.disruption.board import Candidate, PoolFacts
 from dovetail.planning.disruption.replacing import Move, NotConsolidatable
 
 # The share of the pool's cost that is saved, for each share of it that is disrupted.
 _BALANCED: Final = 0.5
-_LEAST: Final = 0.25
+_LEAST: Final = 0.4
 
 
 def not_worth_it(move: Move, pools: Mapping[str, PoolFacts]) -> NotConsolidatable | None:
@@ -47,8 +47,17 @@ def _score(pool: PoolFacts, savings: float, cost: float) -> float:
 
 def gain(move: Move, pools: Mapping[str, PoolFacts]) -> float:
     """What a move saves beyond the least that its disruption asks for, in billionths per hour."""
+    return move.savings - _asked(move.candidates, pools)
+
+
+def most_gain(candidates: Iterable[Candidate], new: int, pools: Mapping[str, PoolFacts]) -> float:
+    """The gain of removing the nodes if the new nodes cost so much."""
+    return sum(candidate.price or 0 for candidate in candidates) - new - _asked(candidates, pools)
+
+
+def _asked(candidates: Iterable[Candidate], pools: Mapping[str, PoolFacts]) -> float:
     asked = 0.0
-    for candidate in move.candidates:
+    for candidate in candidates:
         pool = pools[candidate.pool]
         asked += candidate.cost * pool.total_cost / pool.total_disruption if pool.total_disruption > 0 else 0.0
-    return move.savings - _LEAST * asked
+    return _LEAST * asked

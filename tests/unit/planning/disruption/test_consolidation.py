@@ -168,3 +168,10 @@ def test_nothing_is_changed_by_searching() -> None:
     assert together(on) == together(msgspec.structs.replace(on))
     single(on, ConsolidationOptions(), always)
     assert fingerprint(on.world) == before
+
+
+def test_the_best_pair_is_found_behind_a_node_that_only_looks_better() -> None:
+    """Alone it saves most, but it takes the room of the pair, which saves more."""
+    first = used("a", pod("p", "4"), cpu=4, price=6)
+    pair = [used(f"n{number}", pod(f"q{number}", "2"), cpu=2, price=5) for number in range(2)]
+    assert nodes(together(board(first, *pair, room("z", 4)))) == {"n0", "n1"}
