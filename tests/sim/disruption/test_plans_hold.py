@@ -14,6 +14,7 @@ from tests.harness.soak import SOAK
 BATCHES, CLUSTERS, HOURS = (10, 200, 24) if SOAK else (1, 2, 6)
 REST_MINUTES: Final = 30
 FOLLOWED_AT_MOST: Final = 0.02
+MOVED_AT_MOST: Final = 24  # pods, by cluster and day: 21.8 in 115 clusters, where other rules moved 51 (ADR-0037)
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
@@ -28,4 +29,5 @@ def test_hardly_any_command_is_followed_by_an_unplanned_launch(batch: int) -> No
     assert not restless, f"by seed, the minutes until the cluster came to rest: {restless}"
     assert total.commands > 0
     assert total.followed <= max(1, FOLLOWED_AT_MOST * total.commands), total
+    assert not SOAK or total.moved <= MOVED_AT_MOST * CLUSTERS  # few clusters differ too much
     assert total.accounted <= total.promised + 1e-6
