@@ -116,16 +116,17 @@ async def test_the_status_of_a_new_custom_resource_is_dropped(server: ApiServer)
     assert "status" not in await server.write(Create(RAW_CLAIMS, CLAIM | {"status": {"nodeName": "n"}}))
 
 
-def test_generated_names_are_new_and_the_same_in_every_run() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> list[str]:
-        body = pod() | {"metadata": {"generateName": "web-"}}
-        pods = [await server.write(Create(RAW_PODS, body, namespace="default")) for _ in range(50)]
-        assert all(re.fullmatch(r"web-[bcdfghjklmnpqrstvwxz2456789]{5}", p["metadata"]["name"]) for p in pods)
-        return [p["metadata"]["name"] for p in pods]
+async def fifty_generated_names(server: ApiServer, _clock: VirtualClock) -> list[str]:
+    body = pod() | {"metadata": {"generateName": "web-"}}
+    pods = [await server.write(Create(RAW_PODS, body, namespace="default")) for _ in range(50)]
+    return [each["metadata"]["name"] for each in pods]
 
-    names = run(main)
+
+def test_generated_names_are_new_and_the_same_in_every_run() -> None:
+    names = run(fifty_generated_names)
+    assert all(re.fullmatch(r"web-[bcdfghjklmnpqrstvwxz2456789]{5}", name) for name in names)
     assert len(set(names)) == 50
-    assert names == run(main)
+    assert names == run(fifty_generated_names)
 
 
 async def test_a_long_generate_name_is_cut_to_63_characters(server: ApiServer) -> None:

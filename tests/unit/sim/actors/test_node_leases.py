@@ -92,19 +92,21 @@ async def test_a_watch_of_all_namespaces_and_one_from_long_ago(cluster: SimClust
     await events.aclose()
 
 
+async def uids_of_two_pods(cluster: SimCluster) -> list[str]:
+    await cluster.apply(manifests.node("n1"), manifests.deployment("web", replicas=2))
+    await cluster.run_for("1m")
+    return [pod["metadata"]["uid"] for pod in cluster.pods()]
+
+
+async def uids_while_renewals_are_watched(cluster: SimCluster) -> list[str]:
+    watch = asyncio.create_task(follow(cluster, []))
+    uids = await uids_of_two_pods(cluster)
+    watch.cancel()
+    return uids
+
+
 def test_renewals_change_nothing_else() -> None:
-    async def scenario(cluster: SimCluster) -> list[str]:
-        await cluster.apply(manifests.node("n1"), manifests.deployment("web", replicas=2))
-        await cluster.run_for("1m")
-        return [pod["metadata"]["uid"] for pod in cluster.pods()]
-
-    async def watched(cluster: SimCluster) -> list[str]:
-        watch = asyncio.create_task(follow(cluster, []))
-        found = await scenario(cluster)
-        watch.cancel()
-        return found
-
-    assert run(watched) == run(scenario)
+    assert run(uids_while_renewals_are_watched) == run(uids_of_two_pods)
 
 
 async def test_without_their_namespace_there_are_no_leases(cluster: SimCluster) -> None:
