@@ -27,7 +27,7 @@ _COMMANDS = {
     "top": "Show in the terminal what the dashboard shows, live.",
     "run": "Run the controller: launch, drain and remove nodes.",
     "guard": "Keep Karpenter off the nodes whose pods are not to be disrupted now.",
-    "drive": "Decide which nodes are disrupted, and have Karpenter launch, drain and end them.",
+    "drive": "Decide which nodes are disrupted, and have Karpenter launch, drain and terminate them.",
     "roll": "Have nodes replaced gracefully, under budgets and windows.",
     "manifests": "Print the manifests that install the controller.",
     "cleanup": "Remove everything that Dovetail puts on objects, to go back to Karpenter.",

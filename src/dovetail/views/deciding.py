@@ -25,7 +25,7 @@ _NAME_LABELS: Final = ("app.kubernetes.io/name", "k8s-app")
 _OWN: Final = "dovetail"
 _THEIRS: Final = "karpenter"
 _NAMED: Final = re.compile(rb'["/](?:karpenter|dovetail)[":/]')
-NOTHING_SHOWS: Final = "nothing in these files is Dovetail's"
+NOTHING_SHOWS: Final = "nothing in these files comes from Dovetail"
 _MODES: Final = {BesideMode.GUARD: DovetailMode.GUARD, BesideMode.DRIVE: DovetailMode.DRIVE}
 
 
@@ -180,17 +180,17 @@ def _by_marks(clues: _Clues) -> Decider:
     running = [pod for pod in clues.controllers if pod.status.phase == "Running"]
     theirs, own = ([pod for pod in running if pod.program == name] for name in (_THEIRS, _OWN))
     if clues.held is not None:
-        return _dovetail("its holds are on Nodes", _MODES[clues.held])
+        return _dovetail("it holds Nodes", _MODES[clues.held])
     if own and not (theirs and own[0].mode is DovetailMode.RUN):
         return _dovetail(f"{own[0].shown} runs it", own[0].mode)
     if theirs:
         return _karpenter(f"{theirs[0].shown} runs it", theirs[0].version)
     if clues.mark:
-        return _dovetail(f"{clues.mark} has its marks")
+        return _dovetail(f"it has written on {clues.mark}")
     if clues.own_crd:
-        return _dovetail("the NodePools have its field gracefulExpireAfter")
+        return _dovetail("the CRD of NodePools has its field gracefulExpireAfter")
     if clues.of_cluster:
-        return _karpenter("no object has a mark of Dovetail")
+        return _karpenter("Dovetail has written on no object")
     if clues.scenario:
         return _dovetail("it plays Scenarios")
     return _karpenter(NOTHING_SHOWS)

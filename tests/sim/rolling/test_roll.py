@@ -117,7 +117,7 @@ async def test_the_watch_ends_when_somebody_takes_it_back(setting: Setting) -> N
         assert any("budget" in line for line in lines)
         await rolled(setting, f"nodeclaim/{old}", undo=True)
     assert not watching.result()
-    assert "nobody asks for it any more" in lines[-2]
+    assert "its mark was removed" in lines[-2]
     assert lines[-1] == "0 of 1 node replaced"
 
 

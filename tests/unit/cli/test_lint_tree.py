@@ -357,7 +357,7 @@ def test_a_tree_is_told_once_that_somebody_else_may_decide(
     file = tree / "window.yaml"
     file.write_text(POD.replace("name: p", f"name: q, {WINDOW}"))
     lines = dovetail("lint", str(tree)).out.splitlines()
-    assert lines[lines.index("Karpenter decides: nothing in these files is Dovetail's") + 1] == f"2 {told}"
+    assert lines[lines.index("Karpenter decides: nothing in these files comes from Dovetail") + 1] == f"2 {told}"
     assert json.loads(dovetail("lint", str(tree), "-o", "json").out)["otherwise"] == 2
     assert told not in dovetail("lint", str(tree), "-q").out
     assert told not in dovetail("lint", str(tree), "--decider", "karpenter").out

@@ -12,7 +12,7 @@ from tests.unit.cli.running import Program
 def test_there_is_nothing_to_watch(dovetail: Program, option: str) -> None:
     outcome = dovetail("roll", "node/n1", "--watch", option)
     assert (outcome.code, outcome.out) == (2, "")
-    assert "--watch goes with neither" in outcome.err
+    assert "--watch cannot be used with" in outcome.err
 
 
 def test_an_object_must_be_named(dovetail: Program) -> None:
@@ -32,7 +32,7 @@ def test_names_and_errors_cannot_harm_the_terminal() -> None:
     lines = roll_lines([failed])
     assert not any("\x1b[31mo" in line or "n\x1b[31m" in line for line in lines)
     assert lines[-1] == "1 node failed"
-    assert roll_lines([])[-1] == "no NodeClaim is meant; nothing to do"
+    assert roll_lines([])[-1] == "there is no NodeClaim; nothing to do"
 
 
 CLAIM = """\

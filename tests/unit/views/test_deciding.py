@@ -93,12 +93,15 @@ OWN = "ghcr.io/example/dovetail:0.9"
         ),
         (
             [lease(LEADS, "dovetail-7d_1f", timedelta(hours=1)), claim()],
-            "Karpenter decides: no object has a mark of Dovetail",
+            "Karpenter decides: Dovetail has written on no object",
         ),
-        ([lease(LEADS, ""), claim("a", "DisruptionState")], "Dovetail decides: NodeClaim a has its marks"),
+        ([lease(LEADS, ""), claim("a", "DisruptionState")], "Dovetail decides: it has written on NodeClaim a"),
         ([controller("k", OFFICIAL), claim()], "Karpenter 1.15.0 decides: pod kube-system/k runs it"),
         ([controller("d", OWN, "run"), claim()], "Dovetail decides: pod kube-system/d runs it"),
-        ([controller("k", "shop/karpenter-exporter:2")], "Karpenter decides: nothing in these files is Dovetail's"),
+        (
+            [controller("k", "shop/karpenter-exporter:2")],
+            "Karpenter decides: nothing in these files comes from Dovetail",
+        ),
         (
             [controller("d", OWN, "guard"), controller("k", OFFICIAL)],
             "Karpenter decides, and Dovetail guards: pod kube-system/d runs it",
@@ -107,14 +110,14 @@ OWN = "ghcr.io/example/dovetail:0.9"
             [controller("d", OWN, "run"), controller("k", OFFICIAL)],
             "Karpenter 1.15.0 decides: pod kube-system/k runs it",
         ),
-        ([node(held='{"by":"guard"}')], "Karpenter decides, and Dovetail guards: its holds are on Nodes"),
-        ([node(held="nonsense")], "Karpenter decides: nothing in these files is Dovetail's"),
+        ([node(held='{"by":"guard"}')], "Karpenter decides, and Dovetail guards: it holds Nodes"),
+        ([node(held="nonsense")], "Karpenter decides: nothing in these files comes from Dovetail"),
         (
             [pool(gracefulExpireAfter="72h")],
-            "Dovetail decides: the NodePools have its field gracefulExpireAfter",
+            "Dovetail decides: the CRD of NodePools has its field gracefulExpireAfter",
         ),
-        ([pool()], "Karpenter decides: nothing in these files is Dovetail's"),
-        ([], "Karpenter decides: nothing in these files is Dovetail's"),
+        ([pool()], "Karpenter decides: nothing in these files comes from Dovetail"),
+        ([], "Karpenter decides: nothing in these files comes from Dovetail"),
     ],
 )
 def test_what_shows_who_decides(objects: Sequence[Raw], expected: str) -> None:
@@ -129,14 +132,16 @@ def test_of_a_dump_a_lease_counts_whenever_it_was_renewed() -> None:
 
 def test_the_crd_of_nodepools_shows_whose_it_is() -> None:
     own = (files("dovetail.api") / "crds" / "karpenter.sh_nodepools.yaml").read_bytes()
-    assert who_decides(read_documents(own, "crd.yaml")).reason == "the NodePools have its field gracefulExpireAfter"
+    assert (
+        who_decides(read_documents(own, "crd.yaml")).reason == "the CRD of NodePools has its field gracefulExpireAfter"
+    )
     theirs = own.replace(b"gracefulExpireAfter", b"expireAfter")
     assert who_decides(read_documents(theirs, "crd.yaml")).controller == "karpenter"
 
 
 def test_an_object_that_cannot_be_read_shows_nothing() -> None:
     broken = made("NodeClaim", "a", "karpenter.sh/v1", status={"conditions": "none"})
-    assert who_decides(documents(broken, claim("b", "DisruptionState"))).reason == "NodeClaim b has its marks"
+    assert who_decides(documents(broken, claim("b", "DisruptionState"))).reason == "it has written on NodeClaim b"
 
 
 def test_the_examples() -> None:

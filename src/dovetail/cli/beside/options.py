@@ -83,21 +83,21 @@ BESIDE: Final = [
         "nodepool-selector",
         ConvertedParam("selector", read_pools),
         "",
-        "Only look after nodes of NodePools with these labels, as in kubectl --selector. "
-        f'Besides, {names.BESIDE}: "off" on a NodePool keeps its nodes out.',
+        "Only handle nodes of NodePools with these labels, as in kubectl --selector. "
+        f'The annotation {names.BESIDE}: "off" on a NodePool excludes its nodes, too.',
     ),
     click.option(
         "--hold-pods",
         is_flag=True,
         envvar="HOLD_PODS",
         show_envvar=True,
-        help="Also write do-not-disrupt on pods while a schedule protects them, so that a drain of Karpenter waits.",
+        help="Also write do-not-disrupt on pods while a schedule protects them, so that Karpenter's drain waits.",
     ),
     option(
         "karpenter-version",
         ConvertedParam("version", read_version),
         "",
-        "The version of Karpenter, such as 1.15. By default that of the pod that holds its Lease.",
+        "The version of Karpenter, such as 1.15. By default, that of the pod that holds Karpenter's Lease.",
     ),
     *CONNECTION,
     *LEADING,
@@ -111,7 +111,7 @@ _GUARD: Final = [
         ConvertedParam("duration", read_lead),
         "10m",
         "Hold a node this long before a window of its pods closes, at most half of the window. "
-        "It must cover the usual boot of a node.",
+        "It must be longer than nodes usually take to boot.",
     ),
     *BESIDE,
 ]
@@ -142,8 +142,8 @@ _DRIVE: Final = [
         "instance-types-file-path",
         ConvertedParam("file", read_instance_types),
         "",
-        "A JSON file of instance types with prices; replacements then list those that fit. Without it Karpenter's "
-        "provider chooses, and sizes are read off the nodes that there are.",
+        "A JSON file of instance types with prices; replacements then list those that fit. Without it, Karpenter's "
+        "provider chooses, and drive knows only the sizes of the nodes that exist.",
         name="instance_types",
     ),
     *PLANNING,

@@ -50,8 +50,8 @@ def command(*, output: str, quiet: bool, **given: Any) -> None:
 
     That is the taint karpenter.sh/candidate on Nodes, the records of commands and states on NodeClaims, and the use of
     budgets in the status of NodePools. Nodes that were about to be replaced accept pods again, unless they are being
-    deleted. What guard and drive have put on Nodes, NodeClaims and pods goes with its marks, also while Karpenter runs.
-    Stop the controller first. What you wrote stays: annotations of pods, fields of NodePools.
+    deleted. What guard and drive have put on Nodes, NodeClaims and pods is removed too, even while Karpenter runs.
+    Stop Dovetail first. What you wrote stays: annotations of pods, fields of NodePools.
 
     Exit codes: 0 cleaned, 1 a controller is running or an object could not be cleaned, 2 wrong usage, 3 the cluster
     cannot be reached.

@@ -191,12 +191,12 @@ class _LintInput(Iterable[Document]):
 
 def _differing(some: Iterable[Finding], others: Iterable[Finding]) -> int:
     """How many findings only one of the two has, or has with another message."""
-    told, told_otherwise = (
-        {(each.rule, each.object, each.field, each.file): str(each.message) for each in findings}
+    messages, other_messages = (
+        {(finding.rule, finding.object, finding.field, finding.file): str(finding.message) for finding in findings}
         for findings in (some, others)
     )
-    keys = told.keys() | told_otherwise.keys()
-    return sum(told.get(key) != told_otherwise.get(key) for key in keys)
+    keys = messages.keys() | other_messages.keys()
+    return sum(messages.get(key) != other_messages.get(key) for key in keys)
 
 
 def _with_lines(problems: Sequence[Finding]) -> list[Finding]:

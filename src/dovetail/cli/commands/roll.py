@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 _WORDS: Final = {
-    RollOutcome.ASKED: "asked",
-    RollOutcome.WOULD_ASK: "would be asked",
-    RollOutcome.ALREADY_ASKED: "asked already",
-    RollOutcome.UNDONE: "undone",
-    RollOutcome.WOULD_UNDO: "would be undone",
-    RollOutcome.NOT_ASKED: "nobody has asked",
-    RollOutcome.HAS_BEGUN: "has begun already",
+    RollOutcome.ASKED: "marked for replacement",
+    RollOutcome.WOULD_ASK: "would be marked for replacement",
+    RollOutcome.ALREADY_ASKED: "already marked",
+    RollOutcome.UNDONE: "no longer marked",
+    RollOutcome.WOULD_UNDO: "would no longer be marked",
+    RollOutcome.NOT_ASKED: "not marked",
+    RollOutcome.HAS_BEGUN: "already being replaced",
     RollOutcome.GONE: "gone",
     RollOutcome.FAILED: "failed",
 }
@@ -55,8 +55,8 @@ class RollReport(msgspec.Struct, frozen=True, rename="camel"):
 @click.command("roll")
 @click.argument("objects", nargs=-1, required=True, metavar="KIND/NAME...", shell_complete=complete_workloads)
 @click.option("--watch", "-w", is_flag=True, help="Show what each node waits for, until all of them are gone.")
-@click.option("--undo", is_flag=True, help="Take it back for nodes whose replacement has not begun.")
-@click.option("--dry-run", is_flag=True, help="Print which nodes are meant, and write nothing.")
+@click.option("--undo", is_flag=True, help="Remove the mark of nodes whose replacement has not begun.")
+@click.option("--dry-run", is_flag=True, help="Print which nodes would be marked, and write nothing.")
 @OUTPUT
 @reading_options
 @KUBECONFIG
@@ -72,15 +72,15 @@ def command(
 ) -> None:
     """Have nodes replaced gracefully: node/n1, nodeclaim/default-x1, or all nodes of nodepool/default.
 
-    The controller (run, guard or drive) replaces them like drifted nodes: under the budgets for Drifted, when the
-    windows of their pods allow it, with a new node first. Nothing is forced. To see what a node waits for, use --watch
-    or dovetail explain.
+    The command marks NodeClaims, and the controller (run, guard or drive) replaces their nodes like drifted ones:
+    within the budgets for Drifted, when the windows of their pods allow it, with a new node first. Nothing is forced.
+    To see what a node waits for, use --watch or dovetail explain.
 
-    Exit codes: 0 done (with --watch: all nodes are gone), 1 a node could not be asked for, or somebody took it back,
-    2 wrong usage or no such object, 3 the cluster cannot be reached.
+    Exit codes: 0 done (with --watch: all nodes are gone), 1 a NodeClaim could not be marked, or somebody removed
+    its mark, 2 wrong usage or no such object, 3 the cluster cannot be reached.
     """
     if watch and (undo or dry_run):
-        fail("--watch goes with neither --undo nor --dry-run: nothing would happen to watch")
+        fail("--watch cannot be used with --undo or --dry-run: no node would go")
     source = ClusterSource((), **given)
     with ends_at_once():
         report = _run(_rolled(source, objects, undo=undo, dry_run=dry_run))
@@ -127,7 +127,7 @@ async def roll(
         objects, named_objects(by_name, objects, "", kinds=NODE_KINDS, place="cluster"), strict=True
     ):
         if not targets and not text.partition("/")[0].lower().startswith(("nodepool", "np")):
-            fail(f"{text} has no NodeClaim, so nobody can replace it")
+            fail(f"{text} has no NodeClaim, so no controller can replace it")
         meant |= {target.claim.metadata.uid: target for target in targets}
     at = now()
     step_of: Callable[[NodeClaim], RollStep] = undoing if undo else lambda claim: asking(claim, at)
@@ -158,4 +158,4 @@ def roll_lines(nodes: Sequence[RolledNode]) -> list[str]:
     ]
     counts = Counter(rolled.outcome for rolled in nodes)
     summary = ", ".join(f"{count(number, 'node')} {_WORDS[outcome]}" for outcome, number in counts.items())
-    return [*lines, *([""] if lines else []), summary or "no NodeClaim is meant; nothing to do"]
+    return [*lines, *([""] if lines else []), summary or "there is no NodeClaim; nothing to do"]

@@ -18,7 +18,7 @@ def command(options: RunOptions) -> None:
     """Run the controller: launch, drain and remove nodes as NodePools and NodeClaims say.
 
     Runs until SIGTERM or Ctrl-C; then it finishes its current work and releases its Lease. A second Ctrl-C ends it at
-    once. Of several replicas one acts. `dovetail manifests` prints the manifests that install it.
+    once. With several replicas, one acts. `dovetail manifests` prints the manifests that install it.
 
     Exit codes: 0 stopped, 1 the Lease was lost or a part failed, 2 wrong usage, 3 the cluster cannot be reached.
     """

@@ -205,9 +205,9 @@ def _label_of_mode(decider: Decider, label: str) -> str:
 
 
 def _acting(scenario: Scenario, mode: str | None, option: str, budgets: BudgetSemantics | None) -> Scenario:
-    found = scenario.settings.decider
-    decider = found if mode is None else in_mode(mode, found, f"{option} says so")
-    if decider == found:
+    as_seen = scenario.settings.decider
+    decider = as_seen if mode is None else in_mode(mode, as_seen, f"{option} says so")
+    if decider == as_seen:
         return scenario
     return msgspec.structs.replace(scenario, settings=settings_of(decider, budgets))
 

@@ -86,12 +86,12 @@ def _is_doubtful(lease: objects.Lease, at: datetime) -> bool:
 
 async def _leases(api: KubeApi) -> dict[str, list[Document]]:
     """Those of controllers that this user may read, by name."""
-    found = {}
+    leases_by_name = {}
     for name in (names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE):
         leases = await _listed(api, LEASES, fields=f"metadata.name={name}")
         if leases is not None:
-            found[name] = leases
-    return found
+            leases_by_name[name] = leases
+    return leases_by_name
 
 
 async def _listed(

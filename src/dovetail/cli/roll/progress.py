@@ -52,7 +52,7 @@ class RollProgress:
                 elif _is_taken_back(assessment.node(there[uid][0]), there[uid][1]):
                     del self._left[uid]
                     taken_back += 1
-                    self._say(name, "nobody asks for it any more, and it stays")
+                    self._say(name, "its mark was removed, so it stays")
                 else:
                     self._report(uid, assessment, there[uid][0])
             self._warn_if_unanswered(there.values(), seen.at - began_at)

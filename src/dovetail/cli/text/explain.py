@@ -60,12 +60,12 @@ def explanation_lines(
     if namespace is not None:
         of_namespace = text.pod_table(pods) or [f"there are no pods in namespace {plain(namespace)}"]
     workloads = explanation.workloads or ()
-    owned = {(each.namespace, name) for each in workloads for name in each.pods}
+    owned = {(workload.namespace, name) for workload in workloads for name in workload.pods}
     if not verbose:
         pods = tuple(pod for pod in pods if (pod.namespace, pod.name) not in owned)
     bodies = {
         f"Pods of {plain(namespace or '')}": of_namespace,
-        **{f"Pods of {_named(each)}": text.pods_of(each, explanation.pods) for each in workloads},
+        **{f"Pods of {_named(workload)}": text.pods_of(workload, explanation.pods) for workload in workloads},
         "Nodes": text.nodes(nodes),
         "Nodes without a NodePool": text.unmanaged(nodes),
         "Pods": [] if of_namespace and not verbose else text.pods(pods, {node.name for node in nodes}),
@@ -75,7 +75,7 @@ def explanation_lines(
     }
     lines = [f"At {times.stamp(explanation.at)}"]
     if named:
-        lines += [text.workload(each, explanation.pods) for each in workloads]
+        lines += [text.workload(workload, explanation.pods) for workload in workloads]
         for node in explanation.nodes:
             lines += ["", *text.answer(node)]
     elif namespace is None:
@@ -115,7 +115,7 @@ class _ExplainText:
         lines = [f"{count(len(own), 'node')}: {', '.join(counted(standings).values())}"]
         if blockers:
             shown = blockers if self.verbose else blockers[:_MOST_BLOCKERS]
-            named = [f"{plain(str(each.owner))} ({each.rule}) {count(each.nodes, 'node')}" for each in shown]
+            named = [f"{plain(str(top.owner))} ({top.rule}) {count(top.nodes, 'node')}" for top in shown]
             more = len(blockers) - len(shown)
             lines.append(f"blocked most by: {', '.join(named)}{f' and {more} more (-v)' if more else ''}")
         return lines
@@ -281,8 +281,8 @@ class _ExplainText:
         return [
             f"  forced removal {self.times.full(node.deadline)}: pods still running are deleted",
             *(
-                f"      {plain(str(each.pod))}  {self.times.full(each.at)}, with {each.grace_seconds}s of grace"
-                for each in node.forced_deletions
+                f"      {plain(str(end.pod))}  {self.times.full(end.at)}, with {end.grace_seconds}s of grace"
+                for end in node.forced_deletions
             ),
         ]
 
@@ -358,7 +358,9 @@ class _ExplainText:
         rows = [["POD", "NODE", "DISRUPTION", "UNTIL", "FORCED", "BLOCKS", "WHY"]]
         for pod in sorted(shown, key=lambda pod: (pod.allowed, pod.name)):
             blocking = [
-                f"{each.rule}: {self.times.localised(plain(each.message))}" for each in pod.verdicts if not each.allowed
+                f"{verdict.rule}: {self.times.localised(plain(verdict.message))}"
+                for verdict in pod.verdicts
+                if not verdict.allowed
             ]
             if pod.pending is not UNSET:
                 blocking.insert(0, f"pending: {self._pending(pod.pending)}")
@@ -463,10 +465,10 @@ def _named(workload: WorkloadView) -> str:
 
 def _alike(verdicts: Sequence[VerdictView]) -> list[tuple[str, VerdictView]]:
     """Rules that say the same, together."""
-    found: dict[tuple[str, bool], list[VerdictView]] = {}
+    by_answer: dict[tuple[str, bool], list[VerdictView]] = {}
     for verdict in verdicts:
-        found.setdefault((verdict.message, verdict.allowed), []).append(verdict)
-    return [(", ".join(each.rule for each in alike), alike[0]) for alike in found.values()]
+        by_answer.setdefault((verdict.message, verdict.allowed), []).append(verdict)
+    return [(", ".join(verdict.rule for verdict in alike), alike[0]) for alike in by_answer.values()]
 
 
 def _mark(verdict: VerdictView) -> str:

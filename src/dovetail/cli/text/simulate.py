@@ -158,8 +158,8 @@ def _violations(report: SimulationReport, times: Times) -> list[str]:
     if not report.violations:
         return ["", click.style("Violations", bold=True) + "  none"]
     rows = [
-        (times.stamp(each.at), plain(each.rule), plain(each.object), times.localised(plain(each.message)))
-        for each in report.violations
+        (times.stamp(wrong.at), plain(wrong.rule), plain(wrong.object), times.localised(plain(wrong.message)))
+        for wrong in report.violations
     ]
     title = click.style(f"Violations: {len(rows)}", fg="red", bold=True)
     return ["", title, *table([("AT", "RULE", "OBJECT", ""), *rows])]
@@ -177,8 +177,8 @@ def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> 
     ]
     rows += [(row.title, _number(row.first), _number(row.second), _change(row.first, row.second)) for row in shown]
     equal = len(comparison.differences) - len(shown)
-    counts = [by_hour_of_day(report, times.zone) for report in (first, second)]
-    most = max(max(each) for each in counts)
+    hours_of_both = [by_hour_of_day(report, times.zone) for report in (first, second)]
+    most = max(max(hours) for hours in hours_of_both)
     width = max(len(click.unstyle(label)) for label in comparison.labels)
     left_out = [f"{count(equal, 'figure')} equal in both; -v shows all"] if equal else []
     heading = _heading(first, times)
@@ -190,8 +190,8 @@ def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> 
     lines = [heading, "", *table(rows), *left_out, ""]
     lines.append(click.style("Disruptions by hour of the day", bold=True) + f" ({plain(str(times.zone))})")
     lines += [
-        f"  {plain(label):<{width}}  {bars(each, most=most)}  at most {max(each)}"
-        for label, each in zip(comparison.labels, counts, strict=True)
+        f"  {plain(label):<{width}}  {bars(hours, most=most)}  at most {max(hours)}"
+        for label, hours in zip(comparison.labels, hours_of_both, strict=True)
     ]
     lines.append(f"  {'':<{width}}  0     6     12    18")
     for label, report in zip(comparison.labels, (first, second), strict=True):

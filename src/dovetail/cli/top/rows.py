@@ -74,7 +74,7 @@ def free_words(row: NodeRow, now: int) -> str:
 
 
 def has_badge(row: NodeRow, kind: BadgeKind) -> bool:
-    return any(each == kind for each, *_ in row.badges)
+    return any(badge_kind == kind for badge_kind, *_ in row.badges)
 
 
 def becomes_free(row: NodeRow, now: int) -> bool:
@@ -141,7 +141,7 @@ def unknown_state(filter_: str) -> str | None:
     for word in map(str.lower, _WORD.findall(filter_)):
         field, _, value = word.replace('"', "").partition(":")
         if field == "is" and value and value not in _IS:
-            return f"the filter knows no is:{value}, only {', '.join(f'is:{known}' for known in _IS)}"
+            return f"the filter knows no is:{value}, only {', '.join(f'is:{word}' for word in _IS)}"
     return None
 
 

@@ -97,8 +97,8 @@ class _ScreenLayout:
         self.now = int(scene.now.timestamp())
         self.times = Times(scene.now, scene.zone)
         self.board = scene.board or _NOTHING
-        found = ordered(matching(self.board.rows, view.filter_now, self.now), view.order, self.now)
-        self.groups = grouped(found) if view.grouped else [("", found)]
+        matching_rows = ordered(matching(self.board.rows, view.filter_now, self.now), view.order, self.now)
+        self.groups = grouped(matching_rows) if view.grouped else [("", matching_rows)]
         self.rows = [row for _, members in self.groups for row in members]
         first = self.rows[0] if self.rows else None
         self.selected = next((row for row in self.rows if row.key == view.selected), first)
@@ -137,27 +137,27 @@ class _ScreenLayout:
         lines.append(Text(cut(plain(self.board.decider.sentence), self.width), style="dim"))
         for line in missing_lines(self.board.problems, self.times):
             lines += Text.from_ansi(line).wrap(_FOLDING, max(1, self.width))
-        found = figures(self.board.rows, self.now)
+        numbers = figures(self.board.rows, self.now)
         pending = [Text(str(self.board.pending))] if self.board.pending else []
-        return [*lines, self._standings(found), self._figures(found), *pending, *self._herds(), *self._problems()]
+        return [*lines, self._standings(numbers), self._figures(numbers), *pending, *self._herds(), *self._problems()]
 
-    def _standings(self, found: Figures) -> Text:
+    def _standings(self, numbers: Figures) -> Text:
         """Each node once, as in the first line of `explain`."""
-        total = sum(found.standings.values())
+        total = sum(numbers.standings.values())
         others = len(self.board.rows) - total
         line = Text(f"{count(total, 'node')}{f' + {others} of no NodePool' if others else ''}")
         if self.view.filter_now:
             line.append(f", {len(self.rows)} match {plain(self.view.filter_now)}", style="cyan")
-        for place, (standing, text) in enumerate(counted(found.standings).items()):
+        for place, (standing, text) in enumerate(counted(numbers.standings).items()):
             line.append(", " if place else ": ").append(text, style=_STYLES.get(standing, ""))
         return line
 
-    def _figures(self, found: Figures) -> Text:
-        pods = f" ({count(found.pods_forced, 'pod')})" if found.pods_forced and self.width >= ROOMY else ""
+    def _figures(self, numbers: Figures) -> Text:
+        pods = f" ({count(numbers.pods_forced, 'pod')})" if numbers.pods_forced and self.width >= ROOMY else ""
         return Text.assemble(
-            f"free: {found.free} now, {found.become_free} within 24h, {found.never} never.  Next 24h: ",
-            (f"{found.forced} end by force{pods}", "red" if found.forced else ""),
-            f", {found.expire} expire",
+            f"free: {numbers.free} now, {numbers.become_free} within 24h, {numbers.never} never.  Next 24h: ",
+            (f"{numbers.forced} end by force{pods}", "red" if numbers.forced else ""),
+            f", {numbers.expire} expire",
         )
 
     def _herds(self) -> list[Text]:

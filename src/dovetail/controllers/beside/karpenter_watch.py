@@ -69,7 +69,7 @@ class KarpenterWatch:
         if self.problem and self.problem != before:
             log.error("%s", self.problem)
         elif before and not self.problem:
-            log.info("Karpenter is there")
+            log.info("Karpenter is running")
         if self.problem != before:
             for notify in self.observers:
                 notify()
@@ -88,7 +88,7 @@ class KarpenterWatch:
         if not live:
             return (
                 f"no running Karpenter: no live Lease {names.LEADER_ELECTION_LEASE} in any namespace; start Karpenter, "
-                "or, if it runs without leader election, say its version with --karpenter-version"
+                "or, if it runs without leader election, give its version with --karpenter-version"
             )
         holder = live[0].spec.holder_identity or ""
         if holder != self._asked:

@@ -73,7 +73,7 @@ class LateNodes(KeyedController[str]):
         uids.add(pod.uid)
         blocking = next(verdict for verdict in protection(pod, now) if not verdict.allowed)
         note = (
-            f"Karpenter had begun to disrupt node {pod.node_name} before it could be held, and ends what it has begun: "
+            f"Karpenter began to disrupt node {pod.node_name} before it could be held, and does not stop: "
             f"{blocking.rule}: {blocking.message}"
         )
         warn(self.recorder, about_pod(pod), EventReason.TAKEN_WHILE_BLOCKED, note)

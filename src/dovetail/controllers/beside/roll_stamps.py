@@ -38,7 +38,7 @@ class RollStamps(ClaimController):
         await write_metadata(self.api, self.cluster, claim, {"annotations": written})
         self._metrics.stamped.labels(roll.why).inc()
         about = about_claim(claim)
-        note = "Karpenter is told that it has drifted, because somebody asked by `dovetail roll` to have it replaced"
+        note = "marked as drifted for Karpenter, because somebody asked for its replacement with `dovetail roll`"
         publish(self.recorder, about, EventReason.STAMPED, note, about.uid, stamp)
         log.info("stamped nodeclaim", extra={"NodeClaim": claim.metadata.name, "why": roll.why.value})
         return Done()

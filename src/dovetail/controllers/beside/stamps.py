@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 30.0
 _TOGETHER_SECONDS: Final = 0.5
-_NO_MORE: Final = "its pods are not to be disrupted now, or there is no reason for it any more"
+_NO_MORE: Final = "its pods must not be disrupted now, or the reason has gone"
 _MARKS: Final = (names.ROLLED, names.HASH_BEFORE)
 
 
@@ -140,7 +140,7 @@ class ClaimStamps(KeyedController[str]):
             self._test = None
         elif self.clock.monotonic() >= test.until:
             self._answered, self._test = False, None
-            why = f"Karpenter has not taken it for drifted within {ANSWER_SECONDS:.0f} s; nothing is stamped any more"
+            why = f"Karpenter has not set the condition Drifted within {ANSWER_SECONDS:.0f} s; stamping stops"
             log.error("stamping stopped: %s", why, extra={"NodeClaim": test.claim})
             await self._undo(claim, pool, why)
 
@@ -166,7 +166,8 @@ class ClaimStamps(KeyedController[str]):
             RollCause.ASKED: "somebody asked for it with `dovetail roll`",
         }[order.why]
         about = about_claim(claim)
-        publish(self.recorder, about, EventReason.STAMPED, f"Karpenter is to replace it: {reason}", about.uid, stamp)
+        note = f"marked as drifted, so that Karpenter replaces it: {reason}"
+        publish(self.recorder, about, EventReason.STAMPED, note, about.uid, stamp)
         log.info("stamped nodeclaim", extra={"NodeClaim": claim.metadata.name, "why": order.why.value})
 
     async def _undo(self, claim: objects.NodeClaim, pool: objects.NodePool, why: str) -> None:
@@ -183,9 +184,9 @@ class ClaimStamps(KeyedController[str]):
         self._metrics.writes.labels("unstamp").inc()
         about = about_claim(claim)
         tell = warn if self._answered is False else publish
-        note = f"Karpenter is not to replace it any more: {why}"
+        note = f"no longer marked as drifted: {why}"
         tell(self.recorder, about, EventReason.STAMP_UNDONE, note, about.uid, claim.metadata.resource_version)
-        log.info("took the stamp of a nodeclaim back", extra={"NodeClaim": claim.metadata.name, "why": why})
+        log.info("removed the stamp of a NodeClaim", extra={"NodeClaim": claim.metadata.name, "why": why})
 
 
 def _is_expired_roll(claim: objects.NodeClaim) -> bool:
