@@ -54,6 +54,8 @@ class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether schedules of budgets can name a time zone (R29)."""
     node_repair: bool = True
     """Whether unhealthy nodes are replaced by default (R39)."""
+    waits_to_consolidate: bool = True
+    """Whether consolidation leaves NotReady nodes alone, and NodePools in which nodes start for pending pods."""
     drains_as: DecidingController = DecidingController.DOVETAIL
     """Who drains nodes, and so in whose reading their pods are protected then (R56)."""
     ends_at_deadline: bool = True
@@ -108,6 +110,7 @@ def settings_of(decider: Decider, budgets: BudgetSemantics | None = None) -> Rul
         expired_budgets=spends,
         budget_zones=spends,
         node_repair=alone,
+        waits_to_consolidate=spends,
         drains_as=DecidingController.DOVETAIL if alone else DecidingController.KARPENTER,
         ends_at_deadline=alone,
     )
@@ -174,6 +177,11 @@ READINGS: Final = (
             True: "are replaced, after a drain that terminationGracePeriod limits",
             False: "stay: the feature gate NodeRepair is off by default; with it they end without a drain",
         },
+    ),
+    Reading(
+        "a node that is NotReady, or in whose NodePool others start for pending pods",
+        "waits_to_consolidate",
+        {True: "is not consolidated if it is underutilized", False: "is consolidated like any other"},
     ),
     Reading(
         "pods of a node that drains",

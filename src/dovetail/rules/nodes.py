@@ -103,6 +103,7 @@ def judge_reason(
     `replacement`: the verdict of the last rule, which takes a scheduling simulation; None: it was not asked.
     """
     own = own or own_verdicts(member, pool, now)
+    waits = reason is Reason.UNDERUTILIZED and _waits_to_consolidate(member)
     forced = when_forced(member, pool, reason)
     if forced.contains(now):
         verdicts = _forceful(member)
@@ -110,7 +111,7 @@ def judge_reason(
     else:
         verdicts = [
             *standing_rules(member, pool, reason, now, own),
-            *([_scale_out(member, starting, now)] if starting and reason is Reason.UNDERUTILIZED else []),
+            *([_scale_out(member, starting, now)] if starting and waits else []),
             pods_rule(member, reason, pods, now),
             budget_rule(member, reason, allowance, now),
             *([] if replacement is None else [replacement]),
@@ -289,7 +290,7 @@ def standing_rules(
 ) -> list[Verdict]:
     """The rules of the node itself for a graceful disruption."""
     own = own or own_verdicts(member, pool, now)
-    not_ready = _not_ready(member) if reason is Reason.UNDERUTILIZED else ()
+    not_ready = _not_ready(member) if reason is Reason.UNDERUTILIZED and _waits_to_consolidate(member) else ()
     quiet = [own.quiet] if reason in CONSOLIDATION else []
     return [*own.standing, *not_ready, _nodepool(member, pool, reason), *quiet]
 
@@ -307,6 +308,10 @@ def _deleting(member: ClusterNode, states: Collection[NodeState] = IN_DISRUPTION
     if state in states:
         return refuse(Rule.DELETING, member.object, f"already on its way out: {state} {MEANING[state]}")
     return allow(Rule.DELETING, member.object, "not being deleted")
+
+
+def _waits_to_consolidate(member: ClusterNode) -> bool:
+    return member.node is None or member.node.settings.waits_to_consolidate
 
 
 def _not_ready(member: ClusterNode) -> Iterator[Verdict]:

@@ -78,8 +78,10 @@ class PoolAssessment(msgspec.Struct, frozen=True, eq=False):
     until: datetime
     """Time alone changes nothing here before this instant."""
 
-    def allowance_at(self, reason: Reason, at: datetime) -> Allowance:
-        return allowance(self.budgets, reason=reason, now=at, counts=self.counts, reading=self.settings.budgets)
+    def allowance_at(self, reason: Reason, at: datetime, counts: PoolCounts | None = None) -> Allowance:
+        """`counts`: other nodes than there are now."""
+        counts = counts or self.counts
+        return allowance(self.budgets, reason=reason, now=at, counts=counts, reading=self.settings.budgets)
 
 
 class NodeAssessment(msgspec.Struct, frozen=True, eq=False, kw_only=True):

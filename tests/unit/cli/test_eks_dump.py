@@ -97,11 +97,36 @@ def test_a_claim_without_a_node_is_starting() -> None:
     )
 
 
+def test_a_percentage_of_fewer_nodes_promises_no_place() -> None:
+    """When the draining node has gone, 10 % of 10 nodes is 1, and the NotReady node uses it."""
+    promise = "; a place is free at the latest 2026-11-18T04:00:00Z"
+    items = objects()
+    assert promise not in _answer(items, "node/ip-10-0-43-195")
+    budgets = named(items, "NodePool", "general")["spec"]["disruption"]["budgets"]
+    budgets[0]["nodes"] = "2"
+    assert _answer(items, "node/ip-10-0-43-195").endswith(promise)
+
+
+def _rules_against(items: list[dict[str, Any]], decider: str, name: str) -> set[str]:
+    (node,) = data_of(items, "explain", name, "--decider", decider)["nodes"]
+    (reason,) = (reason for reason in node["reasons"] if reason["reason"] == "Underutilized")
+    return {verdict["rule"] for verdict in reason["verdicts"] if not verdict["allowed"]}
+
+
+def test_karpenter_consolidates_nodes_that_dovetail_leaves_alone() -> None:
+    """NotReady nodes, and NodePools in which others start: only Dovetail waits."""
+    items = objects()
+    assert "ready" not in _rules_against(items, "karpenter", "node/ip-10-0-73-185")
+    assert "ready" in _rules_against(items, "dovetail", "node/ip-10-0-73-185")
+    assert "scale-out" not in _rules_against(items, "karpenter", "node/ip-10-0-92-176")
+    assert "scale-out" in _rules_against(items, "dovetail", "node/ip-10-0-92-176")
+
+
 def test_who_uses_a_budget_and_until_when() -> None:
     answer = _answer(objects(), "node/ip-10-0-43-195")
     assert "ip-10-0-122-180.eu-west-1.compute.internal (draining since 2026-11-17T04:00:00Z)" in answer
     assert "ip-10-0-73-185.eu-west-1.compute.internal (NotReady since 2026-11-17T05:04:00Z)" in answer
-    assert answer.endswith("; a place is free at the latest 2026-11-18T04:00:00Z")
+    assert answer.endswith("; a node that is NotReady counts until it is Ready or gone")
     lines = _explained(objects())
     assert lines[lines.index("general: 2 nodes use its budgets") + 2] == (
         "  ip-10-0-73-185.eu-west-1.compute.internal: NotReady since 2026-11-17T05:04:00Z (4h56m ago)"
@@ -132,7 +157,8 @@ def test_a_node_that_is_not_ready_for_hours() -> None:
     assert answer == (
         "ip-10-0-73-185.eu-west-1.compute.internal is NotReady since 2026-11-17T05:04:00Z (4h56m ago): "
         "Kubelet stopped posting node status; nothing replaces it unless the feature gate NodeRepair is on; it is off "
-        "by default in Karpenter; a node that is NotReady is not consolidated"
+        "by default in Karpenter; it is not consolidated: Underutilized: the limit of NodePool general is 2, and all "
+        "of it is used"
     )
     assert step == (
         "  → see why: kubectl describe node ip-10-0-73-185.eu-west-1.compute.internal; to have it replaced: kubectl "
@@ -267,8 +293,7 @@ def test_plan_and_simulate_agree_on_a_node_that_is_not_ready() -> None:
         assert played["decider"]["controller"] == decider
         return line.partition("; ")[2], played["nodes"]["terminated"].get("Unhealthy", 0)
 
-    off = "nothing replaces it unless the feature gate NodeRepair is on; it is off by default in Karpenter"
-    assert asked("karpenter") == (off, 0)
+    assert asked("karpenter") == ("", 0)
     assert asked("dovetail") == ("node repair replaces it, not consolidation", 1)
 
 

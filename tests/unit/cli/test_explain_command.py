@@ -499,7 +499,7 @@ def test_a_whole_dump_begins_with_totals(dovetail: Program) -> None:
         "blocked most by: Deployment/shop/checkout (disruption-block-schedule) 2 nodes, NodePool/"
     )
     assert lines[3].endswith(" and 9 more (-v)")
-    assert lines[4] == "1 pod is pending: it fits on no node yet; dovetail explain pod/ml/trainer-1 says why"
+    assert lines[4] == "1 pod is pending: it has found no node yet; dovetail explain pod/ml/trainer-1 says why"
     every = dovetail("explain", "-f", CLUSTER, "--at", FRIDAY, "-v").out
     for owner in ("PodDisruptionBudget/data/postgres (pod-disruption-budget)", "StatefulSet/ml/notebook-anna"):
         assert owner in every.splitlines()[3]

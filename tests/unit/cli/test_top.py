@@ -116,7 +116,7 @@ def test_a_small_screen_has_head_pools_nodes_and_keys() -> None:
     assert lines[1] == "Dovetail decides"
     assert lines[2] == "12 nodes + 1 of no NodePool: 1 stuck, 4 waiting, 2 leaving, 1 starting, 1 may go"
     assert lines[3] == "free: 3 now, 4 within 24h, 0 never.  Next 24h: 0 end by force, 0 expire"
-    assert lines[4] == "1 pod is pending: it fits on no node yet"
+    assert lines[4] == "1 pod is pending: it has found no node yet"
     assert lines[5].startswith("4 problems, such as Pod/ci/deploy-agent-")
     assert " ".join(lines[6].split()) == "POOL NODES USED Empty Drifted Underutil. Expired NEXT CHANGE"
     assert " ".join(lines[8].split()).startswith("general 5 1 2/3 0/0 0/0 forceful 17:00 Drifted")

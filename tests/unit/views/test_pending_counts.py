@@ -45,7 +45,7 @@ def test_pods_are_counted_by_reason_and_what_may_need_mending_comes_first() -> N
         ]
     )
     assert str(counts) == (
-        "6 pods are pending: 2 fit on no node yet, 1 belongs to a DaemonSet and does not fit on its node, "
+        "6 pods are pending: 2 have found no node yet, 1 belongs to a DaemonSet and does not fit on its node, "
         "1 has scheduling gates, 1 is not tried by kube-scheduler yet, 1 has a node and starts"
     )
     assert [ref.name for ref in counts.counts[0].pods] == ["big-1", "big-2"]
@@ -63,7 +63,7 @@ def test_the_oldest_comes_first_and_says_since_when() -> None:
 def test_what_the_simulation_says_of_a_pod_counts() -> None:
     views = {("default", "a"): PendingView(PendingReason.NEW_NODE, "needs a new node of NodePool x")}
     counts = pending_pods([pending("a", "Unschedulable"), pending("b", "Unschedulable")], views)
-    assert str(counts) == "2 pods are pending: 1 fits on no node yet, 1 needs a new node"
+    assert str(counts) == "2 pods are pending: 1 has found no node yet, 1 needs a new node"
 
 
 def test_without_pending_pods_there_is_nothing_to_say() -> None:

@@ -14,7 +14,7 @@ from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, tells_most
-from dovetail.rules.budgets import BudgetConsumer, BudgetRule
+from dovetail.rules.budgets import BudgetConsumer, BudgetRule, PoolCounts
 from dovetail.rules.nodes import NOT_REPAIRED, ReasonVerdict, consolidation_reason
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
@@ -132,16 +132,24 @@ def _uses(pool: PoolAssessment, reason: Reason, now: datetime) -> str:
     users = pool.counts.consumers
     named = ", ".join(f"{user.node} ({consumer_state(user)})" for user in users[:_MOST_USERS])
     more = f" and {len(users) - _MOST_USERS} more" if len(users) > _MOST_USERS else ""
-    latest = _place_free_at(pool, reason, now)
-    return f": {named}{more}" + ("" if latest is None else f"; a place is free at the latest {spoken_time(latest)}")
+    latest, ends = _place_free_at(pool, reason, now), ""
+    if latest is not None:
+        ends = f"; a place is free at the latest {spoken_time(latest)}"
+    elif any(user.unhealthy for user in users):
+        ends = "; a node that is NotReady counts until it is Ready or gone"
+    return f": {named}{more}{ends}"
 
 
 def _place_free_at(pool: PoolAssessment, reason: Reason, now: datetime) -> datetime | None:
-    """The first instant at which forced ends of drains leave a place, whatever happens before."""
-    users, opens_at = pool.counts.consumers, pool.allowances[reason].opens_at
-    for at in sorted({user.until for user in users if user.until is not None} | {opens_at or now}):
-        left = sum(user.until is None or user.until > at for user in users)
-        if at > now and pool.allowance_at(reason, at).limit > left:
+    """The first instant at which forced ends of drains leave a place, whatever happens before.
+
+    A node that has gone may have no successor. Then a budget in percent allows less.
+    """
+    counts, opens_at = pool.counts, pool.allowances[reason].opens_at
+    for at in sorted({user.until for user in counts.consumers if user.until is not None} | {opens_at or now}):
+        left = tuple(user for user in counts.consumers if user.until is None or user.until > at)
+        fewest = PoolCounts(nodes=counts.nodes - len(counts.consumers) + len(left), consumers=left)
+        if at > now and pool.allowance_at(reason, at, fewest).allowed:
             return at
     return None
 
@@ -202,7 +210,8 @@ def _steady(member: ClusterNode, judged: Iterable[ReasonVerdict]) -> AnswerView:
 
 def _unrepaired(member: ClusterNode, node: NodeRecord) -> AnswerView:
     """Nothing else matters for a node that does not work."""
-    cause = f"{NOT_REPAIRED}; a node that is NotReady is not consolidated"
+    left_alone = "; a node that is NotReady is not consolidated" if node.settings.waits_to_consolidate else ""
+    cause = NOT_REPAIRED + left_alone
     step = f"see why: kubectl describe node {node.name}"
     if member.claim is not None:
         step += f"; to have it replaced: kubectl delete nodeclaim {member.claim.name}"

@@ -46,7 +46,7 @@ FITTING_NOWHERE: Final = frozenset({PendingReason.UNPLACEABLE, PendingReason.UNS
 # After "1 pod" or "2 pods".
 _WORDS: Final = {
     PendingReason.UNPLACEABLE: ("fits on no node, and none can be made", "fit on no node, and none can be made"),
-    PendingReason.UNSCHEDULABLE: ("fits on no node yet", "fit on no node yet"),
+    PendingReason.UNSCHEDULABLE: ("has found no node yet", "have found no node yet"),
     PendingReason.DAEMON_SET: (
         "belongs to a DaemonSet and does not fit on its node",
         "belong to DaemonSets and do not fit on their nodes",
@@ -114,7 +114,7 @@ class PendingSummary(View, frozen=True):
         return bool(self.counts)
 
     def __str__(self) -> str:
-        """`3 pods are pending: 2 fit on no node yet, 1 has scheduling gates`."""
+        """`3 pods are pending: 2 have found no node yet, 1 has scheduling gates`."""
         number = sum(len(count.pods) for count in self.counts)
         what, them = ("1 pod is pending", "it") if number == 1 else (f"{number} pods are pending", "they")
         if len(self.counts) == 1:
