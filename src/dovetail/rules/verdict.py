@@ -58,6 +58,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     remark: Remark | None = None
     details: str = ""
     """What explains the message further, and is not needed to act."""
+    field: str = ""
+    """What an edit of the node's NodePool has to change; empty: something else, or it is not known."""
 
 
 def judge(
@@ -101,7 +103,9 @@ def allow(
     )
 
 
-def refuse(rule: Rule, object_: Ref, message: str, *, transient: bool = False, details: str = "") -> Verdict:
+def refuse(
+    rule: Rule, object_: Ref, message: str, *, transient: bool = False, details: str = "", field: str = ""
+) -> Verdict:
     """A verdict that time alone does not turn into a permission."""
     return Verdict(
         rule=rule,
@@ -112,6 +116,7 @@ def refuse(rule: Rule, object_: Ref, message: str, *, transient: bool = False, d
         when=NEVER,
         transient=transient,
         details=details,
+        field=field,
     )
 
 

@@ -222,7 +222,7 @@ def _no_type(draft: Draft, requirements: Requirements, requested: Resources, por
     if beyond and draft.limits is not None:
         return Refusal(f"its limits leave no room ({draft.limits.told(beyond)})", Lack.LIMITS)
     if not checked:
-        return Refusal("no instance type meets its requirements")
+        return Refusal("no instance type meets its requirements", Lack.TEMPLATE)
     flaws = Counter(flaw for _, flaw in checked)
     listed = ", ".join(f"{flaws[flaw]} {flaw}" for flaw in sorted(flaws))
     return Refusal(f"none of its instance types will do ({listed})")

@@ -12,6 +12,7 @@ class Lack(StrEnum):
     """The kinds of reasons for which a NodePool or a node does not take a pod, the closest to a place first."""
 
     LIMITS = "limits"
+    TEMPLATE = "requirements of the NodePool"
     TYPES = "instance types"
     ROOM = "too little room"
     VOLUMES = "volumes"
@@ -22,6 +23,8 @@ class Lack(StrEnum):
     OTHER_POOL = "the pod asks for another NodePool"
 
 
+LIMITS: Final = "spec.limits"
+_FIELDS: Final = {Lack.LIMITS: LIMITS, Lack.TEMPLATE: "spec.template.spec.requirements"}
 _CLOSENESS: Final = {lack: place for place, lack in enumerate(Lack)}
 
 
@@ -51,6 +54,11 @@ class NoPlace(msgspec.Struct, frozen=True):
     def cause(self, own: str = "") -> Misfit | None:
         """Why the own NodePool, else the closest one, makes no node. None: there is no NodePool."""
         return min(self.pools, key=lambda pool: _distance(pool, own), default=None)
+
+    def field(self, own: str) -> str:
+        """What of the own NodePool keeps every such pod from a new node; empty: something else."""
+        cause = self.cause(own)
+        return "" if cause is None or cause.name != own else _FIELDS.get(cause.lack, "")
 
     def others(self, own: str = "") -> str:
         """The other NodePools and the nodes, summed up."""

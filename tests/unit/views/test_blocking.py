@@ -44,9 +44,7 @@ def test_owners_count_nodes_once_and_limits_belong_to_the_pool() -> None:
         for node in range(3)
     ]
     snapshot = Snapshot(nodes=tuple(members), pods=tuple(pods), pools={"default": builders.pool()})
-    limited = refuse(
-        Rule.REPLACEMENT, Ref("Pod", "default", "x"), "its limits leave no room (limits.cpu: 2 of 2 in use)"
-    )
+    limited = refuse(Rule.REPLACEMENT, Ref("Pod", "default", "x"), "its limits leave no room", field="spec.limits")
     assessment = assess(snapshot, at("2026-03-06T16:20:00Z"), replacements={("n2", Reason.DRIFTED): limited})
     found = [(str(each.owner), each.rule, each.nodes) for each in who_blocks(assessment, assessment.nodes)]
     assert ("StatefulSet/default/db", "do-not-disrupt", 2) in found

@@ -18,6 +18,7 @@ from dovetail.cli.common.named_objects import NODE_KINDS, named_objects
 from dovetail.cli.common.options import CONTEXT, KUBECONFIG, OUTPUT, ClusterSource, now, reading_options
 from dovetail.cli.common.output import Times, count, missing_lines, print_data, print_lines, table, working
 from dovetail.cli.common.process import ends_at_once, fail
+from dovetail.cli.common.refusals import why_no_answer
 from dovetail.cli.roll.roller import RolledNode, RollTarget, act, targets_by_name
 from dovetail.model.finding import Finding
 from dovetail.planning.rolling import RollOutcome, RollStep, asking, undoing
@@ -104,7 +105,7 @@ def _run(work: Any) -> Any:
     except KubeConfigError as error:
         fail(str(error))
     except ApiError as error:
-        fail(f"the cluster cannot be reached: {error}", code=3)
+        fail(why_no_answer(error), code=3)
 
 
 async def _rolled(source: ClusterSource, objects: Sequence[str], *, undo: bool, dry_run: bool) -> RollReport:

@@ -81,8 +81,8 @@ def explanation_lines(
     elif namespace is None:
         lines += text.summary(nodes, explanation.blockers or ()) if nodes else []
         lines += pending_lines(explanation.pending or PendingSummary())
-    if not (explanation.nodes or explanation.pods or explanation.nodepools or workloads):
-        lines.append("The input has no Node, NodeClaim, NodePool or Pod, so there is nothing to explain.")
+    if namespace is None and not (explanation.nodes or explanation.pods or explanation.nodepools or workloads):
+        lines.append("There is no Node, NodeClaim, NodePool or Pod, so there is nothing to explain.")
         lines.append("To check manifests before they are applied, use `dovetail lint`.")
     return lines + sections(bodies)
 

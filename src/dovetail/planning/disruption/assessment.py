@@ -30,7 +30,7 @@ from dovetail.planning.disruption.pending_pods import PendingPods, held_back, pe
 from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.disruption.replaceable import ReplacementVerdicts, blocked_by_pool, without_place
-from dovetail.planning.disruption.replacing import ConsolidationOptions
+from dovetail.planning.disruption.replacing import ConsolidationOptions, NotConsolidatable
 from dovetail.planning.disruption.savings_backoff import SavingsBackoff, without_moves
 from dovetail.planning.disruption.validation import ValidationResult, validated
 from dovetail.planning.nodepool.static_capacity import node_limit
@@ -537,7 +537,7 @@ def _not_replaced(
                 blocked_by_pool(board, candidate, backoffs),
             )
             if why is not None:
-                verdict = without_place(candidate, why, board.pools[candidate.pool])
+                verdict = without_place(candidate, NotConsolidatable(why), board.pools[candidate.pool])
             if candidate.node not in taken and verdict is not None and not verdict.allowed:
                 verdicts[candidate.node, reason] = verdict
     return verdicts

@@ -7,12 +7,13 @@ from collections.abc import Container, Mapping
 from datetime import datetime
 
 from dovetail.api.names import Reason
-from dovetail.model.refs import Redactable, Ref, Sentence
+from dovetail.model.refs import Redactable, Ref
 from dovetail.planning.disruption.board import Candidate, DisruptionBoard, PoolFacts
 from dovetail.planning.disruption.methods import NodeExchange
 from dovetail.planning.disruption.replacing import NotConsolidatable
 from dovetail.rules.reasons import MARKED
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
+from dovetail.scheduling.no_place import LIMITS
 from dovetail.scheduling.placement import Solution
 from dovetail.values.schedule.instants import since
 from dovetail.values.timestamp import spoken_time
@@ -66,21 +67,21 @@ def blocked_by_pool(
     return None if pool.replicas is None else _like_for_like(candidate, pool, pool.replicas)
 
 
-def without_place(candidate: Candidate, why: Sentence, pool: PoolFacts, details: str = "") -> Verdict:
+def without_place(candidate: Candidate, found: NotConsolidatable, pool: PoolFacts) -> Verdict:
     """The verdict about a node whose pods have no place: about its NodePool if that makes no nodes, else about the
     first of the pods (R49)."""
     if pool.not_ready:
         message = f"NodePool {pool.name} makes no new nodes: {pool.not_ready}"
         return refuse(Rule.REPLACEMENT, Ref("NodePool", "", pool.name), message)
-    about = next((part.ref for part in why.parts if isinstance(part, Redactable)), _node(candidate))
-    return refuse(Rule.REPLACEMENT, about, str(why), details=details)
+    about = next((part.ref for part in found.message.parts if isinstance(part, Redactable)), _node(candidate))
+    return refuse(Rule.REPLACEMENT, about, str(found), details=found.details, field=found.field)
 
 
 def _placed(
     candidate: Candidate, found: Solution | NotConsolidatable, pool: PoolFacts, *, types_known: bool
 ) -> Verdict:
     if isinstance(found, NotConsolidatable):
-        return without_place(candidate, found.message, pool, found.details) if types_known else _unknown(candidate)
+        return without_place(candidate, found, pool) if types_known else _unknown(candidate)
     new = found.new_for({pod.uid for pod in candidate.pods})
     if new and not types_known:
         return _unknown(candidate)
@@ -113,7 +114,7 @@ def _like_for_like(candidate: Candidate, pool: PoolFacts, replicas: int) -> Verd
     if pool.free_claims is not None and pool.free_claims <= 0:
         used = f"limits.nodes: {(pool.node_limit or 0) - pool.free_claims} of {pool.node_limit} in use"
         why = f"NodePool {pool.name}: its limit of nodes is reached ({used}), and the replacement comes first"
-        return refuse(Rule.REPLACEMENT, about, why)
+        return refuse(Rule.REPLACEMENT, about, why, field=LIMITS)
     return allow(Rule.REPLACEMENT, _node(candidate), f"1 new node of NodePool {pool.name} replaces it")
 
 

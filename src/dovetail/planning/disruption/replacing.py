@@ -46,13 +46,14 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 class NotConsolidatable(msgspec.Struct, frozen=True):
     """Why the nodes cannot be removed. `too_expensive`: their pods have a place, but it saves nothing.
 
-    `pod`: would find no room. `details`: less important reasons.
+    `pod`: would find no room. `details`: less important reasons. `field`: what of the NodePool an edit has to change.
     """
 
     message: Sentence
     too_expensive: bool = False
     pod: Ref | None = None
     details: str = ""
+    field: str = ""
 
     def __str__(self) -> str:
         return str(self.message)
@@ -135,7 +136,7 @@ def _without_place(candidates: Iterable[Candidate], solution: Solution) -> NotCo
         return NotConsolidatable(Sentence(Redactable(error.pod, f"{error.pod.path}{more} has no other place{because}")))
     own = next((candidate.pool for candidate in candidates if any(pod.uid == uid for pod in candidate.pods)), "")
     why = Redactable(error.pod, f"{error.pod.path}{more} {error.no_place.sentence(own)}")
-    return NotConsolidatable(Sentence(why), details=error.no_place.others(own))
+    return NotConsolidatable(Sentence(why), details=error.no_place.others(own), field=error.no_place.field(own))
 
 
 def decide(

@@ -19,6 +19,7 @@ from dovetail.rules.nodes import NOT_REPAIRED, ReasonVerdict, consolidation_reas
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Rule, Verdict
+from dovetail.scheduling.no_place import LIMITS
 from dovetail.values.timestamp import spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
 from dovetail.views.explain.badges import Badge, foreign_finalizers, hanging, is_overdue, startup
@@ -336,11 +337,6 @@ def _drain_step(step: PodStep, verdict: Verdict | None, node: NodeAssessment, at
 # -- the next step -----------------------------------------------------------------------------------------------------
 
 
-def is_limited(verdict: Verdict) -> bool:
-    """Whether the limits of a NodePool allow no replacement."""
-    return verdict.rule is Rule.REPLACEMENT and not verdict.allowed and "limits." in verdict.message
-
-
 def overdue_step(pod: PodRecord) -> str:
     """What to do about a pod that should be gone."""
     if pod.finalizers:
@@ -355,6 +351,14 @@ def release_step(about: Ref, finalizer: str) -> str:
         f"find who sets finalizer {finalizer}: kubectl get {target} -o yaml --show-managed-fields; "
         f"if nobody removes it, do: kubectl edit {target}"
     )
+
+
+def _replacement_step(verdict: Verdict, pool: str, name: str) -> str:
+    if verdict.object.kind == "NodePool" and not verdict.field:
+        return f"kubectl describe nodepool {verdict.object.name}"
+    change = "raise" if verdict.field == LIMITS else "correct"
+    first = f"{change} {verdict.field}: kubectl edit nodepool {pool}" if verdict.field else "give its pods a place"
+    return f"{first}; dovetail plan --remove {name} says where each could go"
 
 
 def next_step(verdict: Verdict, node: NodeAssessment) -> str | Redactable:
@@ -380,12 +384,7 @@ def next_step(verdict: Verdict, node: NodeAssessment) -> str | Redactable:
             return f"correct spec.disruption.budgets: kubectl edit nodepool {pool}"
         case Rule.BUDGET | Rule.CONSOLIDATE_AFTER:
             return f"wait; dovetail explain nodepool/{pool} lists what uses its budgets"
-        case Rule.REPLACEMENT if about.kind == "NodePool":
-            return f"kubectl describe nodepool {about.name}"
         case Rule.REPLACEMENT:
-            first = (
-                f"raise spec.limits: kubectl edit nodepool {pool}" if is_limited(verdict) else "give its pods a place"
-            )
-            return f"{first}; dovetail plan --remove {name} says where each could go"
+            return _replacement_step(verdict, pool, name)
         case _:
             return f"kubectl get nodepool {pool} -o yaml" if pool else ""

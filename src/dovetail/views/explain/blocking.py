@@ -8,7 +8,6 @@ from dovetail.rules.nodes import ReasonVerdict
 from dovetail.rules.states import IN_DISRUPTION, NodeState
 from dovetail.rules.verdict import Rule, Verdict
 from dovetail.views.assessment import Assessment, NodeAssessment
-from dovetail.views.explain.answers import is_limited
 from dovetail.views.explain.data import View
 from dovetail.views.explain.workloads import workload_of
 
@@ -51,7 +50,7 @@ def _refusals(reason_verdict: ReasonVerdict) -> Iterator[Verdict]:
 
 def _owner(assessment: Assessment, node: NodeAssessment, verdict: Verdict) -> tuple[Ref, str]:
     """A PodDisruptionBudget, the workload of a pod, the NodePool, or the object that the rule is about."""
-    if verdict.rule in _OF_POOLS or is_limited(verdict):
+    if verdict.rule in _OF_POOLS or verdict.field:
         return Ref("NodePool", "", node.member.pool), verdict.rule
     pod = next((pod for pod in node.member.pods if pod.object == verdict.object), None)
     if pod is None:

@@ -9,6 +9,7 @@ from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import DisruptionBoard, PoolFacts
 from dovetail.planning.disruption.replaceable import replacement_verdicts
 from dovetail.rules.verdict import Verdict
+from dovetail.scheduling.requirements import of_labels
 from tests.unit.planning.disruption.boards import AT, board, pod, used
 from tests.unit.scheduling.problems import machine, pool
 
@@ -55,7 +56,14 @@ def test_limits_are_named_with_their_amounts() -> None:
         "shop/a fits on no other node, and NodePool default can make none: its limits leave no room "
         "(limits.cpu: 8 of 4 in use, a new node takes at least 4)"
     )
-    assert verdict.details == "1 node: too little cpu"
+    assert (verdict.details, verdict.field) == ("1 node: too little cpu", "spec.limits")
+
+
+def test_requirements_that_no_type_meets_are_the_field_to_correct() -> None:
+    nowhere = pool(requirements=of_labels({"topology.kubernetes.io/zone": "nowhere"}))
+    verdict = ask(drifted(pod("a"), pools=[nowhere]))
+    assert verdict.message.endswith("NodePool default can make none: no instance type meets its requirements")
+    assert verdict.field == "spec.template.spec.requirements"
 
 
 def test_a_pool_that_is_not_ready_is_named_if_it_would_have_to_make_a_node() -> None:
