@@ -28,7 +28,14 @@ with ends_at_once():
 
 
 def test_a_simulation_that_is_interrupted_ends_with_one_line() -> None:
-    ended = subprocess.run([sys.executable, "-c", PLAY], capture_output=True, check=False, text=True, cwd=ROOT)
+    ended = subprocess.run(
+        [sys.executable, "-c", PLAY],
+        capture_output=True,
+        check=False,
+        text=True,
+        cwd=ROOT,
+        preexec_fn=heed_interrupts,
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "dovetail: interrupted\n")
 
 

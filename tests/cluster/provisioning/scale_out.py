@@ -29,7 +29,7 @@ from tests.harness.manifests import Manifest
 
 NAMESPACE: Final = "default"
 PATIENCE_SECONDS: Final = 600.0  # far more than it takes; a busy machine is no failure
-MOST_EMPTY: Final = 0.05
+MOST_EMPTY: Final = 0.15  # of several rounds, in which one node of five may be a spare one
 LOOKS_EVERY_SECONDS: Final = 0.25
 STATM: Final = Path("/proc/self/statm")
 PAGE_BYTES: Final = 4096

@@ -14,7 +14,7 @@ from tests.harness.soak import SOAK
 BATCHES, CLUSTERS, HOURS = (10, 200, 24) if SOAK else (1, 2, 6)
 REST_MINUTES: Final = 30
 FOLLOWED_AT_MOST: Final = 0.02
-MOVED_AT_MOST: Final = 24  # pods, by cluster and day: 21.8 in 115 clusters, where other rules moved 51 (ADR-0037)
+MOVED_AT_MOST: Final = 30  # pods, by cluster and day: 26.9 in 82 clusters, where other rules moved 49 (ADR-0037)
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

@@ -20,7 +20,6 @@ from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.backoff import WorkloadKey, left_alone
 from dovetail.planning.disruption.board import BlockedNode, Candidate, DisruptionBoard, PoolFacts, blocked_for
-from dovetail.planning.disruption.calm import CalmPools, until_calm
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.consolidation import GoOn
 from dovetail.planning.disruption.evaluation import NodeEvaluation, NodeEvaluator
@@ -39,7 +38,6 @@ from dovetail.rules.nodes import (
     ReasonVerdict,
     StartingNodes,
     budget_rule,
-    consolidate_after,
     judge_reasons,
     marked_reasons,
     own_verdicts,
@@ -93,7 +91,6 @@ class NodeFacts(msgspec.Struct, frozen=True, eq=False, gc=False):
     blockers: tuple[Verdict, ...]
     cost: float
     disruption: float
-    changing_until: datetime | None  # consolidateAfter runs until then
 
 
 class NodeCandidacy(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -130,7 +127,6 @@ class DisruptionAssessment(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[BlockedNode, ...]
     read_pools: Mapping[str, ParsedPool]
     pending: PendingPods
-    held: Mapping[str, datetime]  # pools that are held back until their pods are calm
     wake_at: datetime | None
 
     @property
@@ -180,7 +176,6 @@ class DisruptionPlanner:
         self._known: dict[str, NodeFacts] = {}
         self._assessments: dict[str, NodeCandidacy] = {}
         self._world = IncrementalWorld(self._options)
-        self._calm = CalmPools()
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
@@ -289,8 +284,6 @@ class DisruptionPlanner:
             if judged.until is not None:
                 ends.append(judged.until)
         self._assessments = judgements
-        held = self._held(inputs, pools)
-        ends += held.values()
         pending = PendingPods()
         if any(reason in CONSOLIDATION for reason in candidates):
             pending = pending_pods(self._world_of(snapshot), snapshot.owed, now)
@@ -302,21 +295,8 @@ class DisruptionPlanner:
             left=tuple(left),
             read_pools=pools,
             pending=pending,
-            held=held,
             wake_at=_next_change(left, candidates, spending, [*ends, *filter(None, [pending.until()])], now),
         )
-
-    def _held(self, inputs: DisruptionInputs, pools: Mapping[str, ParsedPool]) -> dict[str, datetime]:
-        """The pools whose consolidation waits until their pods are calm."""
-        changing, busy = set[str](), set[str]()
-        for facts in self._known.values():
-            one, until = facts.standing, facts.changing_until
-            if one.claim is not None and one.claim.metadata.name in inputs.in_commands:
-                busy.add(one.member.pool)
-            elif until is not None and inputs.at < until:
-                changing.add(one.member.pool)
-        spans = {name: pool.record.consolidate_after_ns or 0 for name, pool in pools.items()}
-        return self._calm.held(spans, changing, busy, inputs.at)
 
     def _look(self, one: NodeEvaluation, read: NodePods, now: datetime) -> NodeFacts:
         cached = self._known.get(one.member.name)
@@ -324,14 +304,12 @@ class DisruptionPlanner:
             return cached
         pods, moves = one.member.pods, moving(read, self._pods, now)
         costs = [(pod, max(0.0, pod.eviction_cost)) for pod in pods]
-        quiet = consolidate_after(one.member, one.pool, now)
         return NodeFacts(
             standing=one,
             moving=moves,
             blockers=self._blockers(pods, now) if any(each.blockers for each in moves.judged) else (),
             cost=1.0 + sum(cost for pod, cost in costs if pod.reschedulable),
             disruption=1.0 + sum(cost for pod, cost in costs if not is_daemon(pod)),
-            changing_until=None if quiet.allowed or one.state in IN_DISRUPTION else quiet.until,
         )
 
     def _blockers(self, pods: Iterable[PodRecord], now: datetime) -> tuple[Verdict, ...]:
@@ -472,9 +450,6 @@ class DisruptionPlanner:
                 if reason in CONSOLIDATION
             }
             candidates = {**candidates, **spared}
-        if assessment.held and (moved := candidates.get(Reason.UNDERUTILIZED)):
-            calm = tuple(until_calm(candidate, assessment.held) for candidate in moved)
-            candidates = {**candidates, Reason.UNDERUTILIZED: calm}
         allowances = {
             (pool, reason): allowed
             for pool, spent in assessment.spending.items()

@@ -14,7 +14,7 @@ from dovetail.planning.disruption.replacing import Move, NotConsolidatable
 
 # The share of the pool's cost that is saved, for each share of it that is disrupted.
 _BALANCED: Final = 0.5
-_LEAST: Final = 0.4
+_LEAST: Final = 0.25
 
 
 def not_worth_it(move: Move, pools: Mapping[str, PoolFacts]) -> NotConsolidatable | None:

@@ -54,25 +54,25 @@ def test_other_policies_are_not_scored_without_prices() -> None:
     assert wanted(0, used("a", cost=1000.0), facts=plain)
 
 
-def test_other_policies_ask_for_two_fifths() -> None:
-    """A fifth of the disruption for two twenty-fifths of the cost."""
+def test_other_policies_ask_for_a_quarter() -> None:
+    """A fifth of the disruption for a twentieth of the cost."""
     plain = PoolFacts(name="default", total_cost=100, total_disruption=100.0)
     one = used("a", cost=20.0, price=50)
-    assert wanted(8, one, facts=plain)
-    assert not wanted(7, one, facts=plain)
-    said = not_worth_it(move(7, one), {"default": plain})
+    assert wanted(5, one, facts=plain)
+    assert not wanted(4, one, facts=plain)
+    said = not_worth_it(move(4, one), {"default": plain})
     assert said is not None
-    assert "in NodePool default, for each part of its disruption this saves 0.35 parts of its cost" in str(said)
+    assert "in NodePool default, for each part of its disruption this saves 0.20 parts of its cost" in str(said)
     assert said.too_expensive
 
 
 def test_the_gain_is_what_is_saved_beyond_the_least() -> None:
     """Moves are ordered by it: of two with the same savings the one that disrupts less comes first."""
     facts = {"default": PoolFacts(name="default", total_cost=100, total_disruption=100.0)}
-    one, two = used("a", cost=20.0, price=50), used("b", cost=5.0, price=50)
-    assert gain(move(10, one), facts) == 2
+    one, two = used("a", cost=20.0, price=50), used("b", cost=8.0, price=50)
+    assert gain(move(10, one), facts) == 5
     assert gain(move(10, two), facts) == 8
-    assert gain(move(10, one, two), facts) == 0
+    assert gain(move(10, one, two), facts) == 3
     assert gain(move(10, one), {"default": PoolFacts(name="default", total_cost=100)}) == 10
 
 
@@ -80,7 +80,7 @@ def test_no_move_gains_more_than_its_nodes_save_beyond_the_new_ones() -> None:
     facts = {"default": PoolFacts(name="default", total_cost=100, total_disruption=100.0)}
     one, two = used("a", cost=20.0, price=50), used("b", cost=5.0, price=50)
     assert most_gain([one.candidate, two.candidate], 90, facts) == gain(move(10, one, two), facts)
-    assert most_gain([used("c", cost=5.0, price=None).candidate], 0, facts) == -2
+    assert most_gain([used("c", cost=5.0, price=None).candidate], 0, facts) == -1.25
 
 
 def test_every_balanced_pool_of_a_move_must_want_it_for_its_own_share() -> None:
