@@ -186,9 +186,8 @@ def test_what_goes_side_by_side_has_room_together(first: int) -> None:
             assert len(dict(landing)) == len(landing), f"seed {seed}: a pod goes to two places"
             taken: dict[str, list[Resources]] = defaultdict(list)
             for uid, where in landing:
-                kind, _, name = where.partition("/")
-                if kind == "node":
-                    taken[name].append(pods[uid].request)
+                if where.node:
+                    taken[where.node].append(pods[uid].request)
             assert gone.isdisjoint(taken), f"seed {seed}: pods go where nothing will be"
             for name, requests in taken.items():
                 free = nodes[name].allocatable - nodes[name].requested

@@ -90,7 +90,7 @@ class _PlanText:
         saved = "" if command.savings_per_hour is None else f", saves {_price(command.savings_per_hour)}"
         title = click.style(f"{command.reason}: {what}{saved}", bold=True)
         later = command.confirmed_after_seconds
-        note = "" if later is None else f", starts in {later:g} s if it is still valid"
+        note = "" if later is None else f", starts within {later:g} s if it is still valid"
         lines = [f"{title} ({command.method}, {command.id}{note})"]
         rows = [["NODE", "POOL", "TYPE", "PRICE", "PODS"]]
         for node in command.nodes:

@@ -482,10 +482,10 @@ class DisruptionCommands(KeyedController[str]):
         until = self.clock.now() + NOMINATED_FOR
         for pod in (pod for candidate in begun.command.candidates for pod in candidate.pods):
             claim, node = begun.landing.get(pod.uid, ""), ""
-            where = begun.command.landing.get(pod.uid, "")
-            if not claim and where.startswith("node/"):
-                self._state.nominate(where.removeprefix("node/"), until)
-                place = self._state.place(where.removeprefix("node/"))
+            where = begun.command.landing.get(pod.uid)
+            if not claim and where is not None and where.node:
+                self._state.nominate(where.node, until)
+                place = self._state.place(where.node)
                 if place is not None:
                     claim, node = "" if place.claim is None else place.claim.metadata.name, place.pods_are_on
             if claim or node:

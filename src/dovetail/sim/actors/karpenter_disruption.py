@@ -143,7 +143,7 @@ class KarpenterCommands(KeyedController[str]):
 
     def _nominate(self, begun: _KarpenterCommand) -> None:
         """Keeps the nodes that get the pods."""
-        landing = {where.removeprefix("node/") for where in begun.of.landing.values() if where.startswith("node/")}
+        landing = {where.node for where in begun.of.landing.values() if where.node}
         claims = (self._cluster.claims.value(name) for name in begun.replacements)
         nodes = (name for claim in claims if claim is not None for name in self._cluster.node_names(claim))
         for node in sorted({*landing, *nodes}):
