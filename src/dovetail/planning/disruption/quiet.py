@@ -35,8 +35,12 @@ class _PoolParts(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A NodePool as a command reads it: its spec, and the nodes that count for its budgets."""
 
     record: PoolRecord
-    counts: PoolCounts
+    nodes: int
+    consumers: tuple[str, ...]
     changed_at: datetime
+
+    def same_as(self, record: PoolRecord, counts: PoolCounts) -> bool:
+        return (self.record, self.nodes, self.consumers) == (record, counts.nodes, _names(counts))
 
 
 class LastChanges:
@@ -61,16 +65,13 @@ class LastChanges:
                 same = known is not None and known.same_as(place, node)
                 nodes[name] = _NodeParts(place, node, known.changed_at if known is not None and same else now)
         self._nodes = nodes
-        self._pools = {
-            name: _PoolParts(pool.record, counts, now if known is None else known.changed_at)
-            for name, pool in pools.items()
-            for counts in (spending[name].counts,)
-            for known in (self._same_pool(name, pool.record, counts),)
-        }
+        self._pools = {name: self._pool_parts(pool.record, spending[name].counts, now) for name, pool in pools.items()}
 
-    def _same_pool(self, name: str, record: PoolRecord, counts: PoolCounts) -> _PoolParts | None:
-        known = self._pools.get(name)
-        return known if known is not None and (known.record, known.counts) == (record, counts) else None
+    def _pool_parts(self, record: PoolRecord, counts: PoolCounts, now: datetime) -> _PoolParts:
+        known = self._pools.get(record.name)
+        if known is not None and known.same_as(record, counts):
+            return known
+        return _PoolParts(record, counts.nodes, _names(counts), now)
 
     def before(self, command: Command) -> datetime:
         """The last change of anything that the command reads: its nodes, the nodes that get its pods, its pools."""
@@ -79,6 +80,11 @@ class LastChanges:
         changes = [self._nodes[name].changed_at for name in nodes if name in self._nodes]
         changes += [self._pools[name].changed_at for name in pools if name in self._pools]
         return max(changes, default=command.at)
+
+
+def _names(counts: PoolCounts) -> tuple[str, ...]:
+    """The nodes that use the budgets, in whatever state they are."""
+    return tuple(consumer.node for consumer in counts.consumers)
 
 
 def _outside_changes(node: ClusterNode) -> ClusterNode:
