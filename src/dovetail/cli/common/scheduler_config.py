@@ -80,7 +80,7 @@ class _Profile(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Configuration(msgspec.Struct, frozen=True, rename="camel"):
-    """Other fields are about other things than default constraints."""
+    """The part of a KubeSchedulerConfiguration that default constraints are in."""
 
     api_version: str
     kind: str
