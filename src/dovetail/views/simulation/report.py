@@ -1,4 +1,4 @@
-"""The report of a simulation: nodes that came and went and why, the cost, and the timeline (09)."""
+"""The report of a simulation: nodes that came and went and why, the cost, and the timeline."""
 
 import re
 from collections import Counter
