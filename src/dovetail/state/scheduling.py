@@ -138,7 +138,7 @@ Trigger: TypeAlias = PendingPodTrigger | DisruptedNodeTrigger
 
 
 class SchedulingState:
-    """Create it before changes are applied: it subscribes to the stores.
+    """The state of scheduling. Create it before changes are applied: it subscribes to the stores.
 
     `pause`: for how long a launching claim postpones decisions.
     """

@@ -1,4 +1,4 @@
-"""Shows what one pass of the engine decides: commands, savings, and why other nodes stay. The contract of 09."""
+"""Shows what one pass of the engine decides: commands, savings, and why other nodes stay."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

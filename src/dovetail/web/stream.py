@@ -164,7 +164,7 @@ class Feed:
 
 
 class Stream:
-    """See the module. `run` it in a TaskGroup."""
+    """The board and its readers. `run` it in a TaskGroup."""
 
     def __init__(self, source: BoardSource, compute: Compute) -> None:
         self.source = source

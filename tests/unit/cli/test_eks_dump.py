@@ -81,8 +81,8 @@ def test_badges_say_since_when() -> None:
 
 def test_a_claim_without_a_node_is_starting() -> None:
     assert _answer(objects(), "nodeclaim/spot-batch-9x2kq") == (
-        "spot-batch-9x2kq is starting since 2026-11-17T09:56:00Z (4m ago): its instance has not registered as a Node "
-        "yet: Node not registered with cluster; its controller gives it up 2026-11-17T10:11:00Z (in 11m)"
+        "spot-batch-9x2kq has been starting since 2026-11-17T09:56:00Z (4m ago): its instance has not registered as a "
+        "Node yet: Node not registered with cluster; its controller gives it up 2026-11-17T10:11:00Z (in 11m)"
     )
     items = objects()
     claim = named(items, "NodeClaim", "spot-batch-9x2kq")
@@ -92,8 +92,8 @@ def test_a_claim_without_a_node_is_starting() -> None:
     ]
     claim["metadata"]["creationTimestamp"] = "2026-11-17T09:50:00Z"
     assert _answer(items, "nodeclaim/spot-batch-9x2kq") == (
-        "spot-batch-9x2kq is stuck (starting) since 2026-11-17T09:50:00Z (10m ago): its instance is not launched yet: "
-        "no capacity: c5a.xlarge; its controller should have given it up 2026-11-17T09:55:00Z: is it running?"
+        "spot-batch-9x2kq has been stuck (starting) since 2026-11-17T09:50:00Z (10m ago): its instance is not launched "
+        "yet: no capacity: c5a.xlarge; its controller should have given it up 2026-11-17T09:55:00Z: is it running?"
     )
 
 
@@ -155,10 +155,10 @@ def test_the_host_names_a_node(command: str) -> None:
 def test_a_node_that_is_not_ready_for_hours() -> None:
     answer, step = _explained(objects(), "node/ip-10-0-73-185")[3:5]
     assert answer == (
-        "ip-10-0-73-185.eu-west-1.compute.internal is NotReady since 2026-11-17T05:04:00Z (4h56m ago): "
-        "Kubelet stopped posting node status; nothing replaces it unless the feature gate NodeRepair is on; it is off "
-        "by default in Karpenter; it is not consolidated: Underutilized: the limit of NodePool general is 2, and all "
-        "of it is used"
+        "ip-10-0-73-185.eu-west-1.compute.internal has been NotReady since 2026-11-17T05:04:00Z (4h56m ago): "
+        "Kubelet stopped posting node status; nothing replaces it unless the feature gate NodeRepair is on, which is "
+        "off by default in Karpenter; it is not consolidated: Underutilized: the limit of NodePool general is 2, and "
+        "all of it is used"
     )
     assert step == (
         "  → see why: kubectl describe node ip-10-0-73-185.eu-west-1.compute.internal; to have it replaced: kubectl "
@@ -189,10 +189,10 @@ def test_a_claim_that_is_deleted_for_days_and_has_nothing_on_it(finalizers: list
     ]
     answer = _answer(items, "nodeclaim/general-3b295")
     assert answer.startswith(
-        "general-3b295 is stuck (S4 draining) since 2026-11-11T09:00:00Z (6d1h ago): its Node is gone"
+        "general-3b295 has been stuck (S4 draining) since 2026-11-11T09:00:00Z (6d1h ago): its Node is gone"
     )
     assert f"; {words} the NodeClaim" in answer
-    assert any("DeletionHangs: it has been going since 2026-11-11T09:00:00Z" in line for line in _explained(items))
+    assert any("DeletionHangs: its deletion began 2026-11-11T09:00:00Z" in line for line in _explained(items))
 
 
 def test_a_pdb_that_lacks_one_healthy_pod() -> None:

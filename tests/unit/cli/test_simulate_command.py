@@ -140,14 +140,14 @@ def test_karpenter_alone_and_with_dovetail_beside_it(
     unheeded = [entry for entry in found["timeline"] if entry["type"] == "unheeded"]
     assert len(unheeded) == kept["evicted"]
     assert all("evicted all the same: disruption-schedule: outside" in entry["message"] for entry in unheeded)
-    said = dovetail("simulate", WINDOWS, "--mode", mode, "-q").out
+    said = dovetail("simulate", WINDOWS, "--for", "1m", "--mode", mode, "-q").out
     assert decides in said.splitlines()[1]
     assert f"Violations  {'none' if checked else 'not checked: the rules are those of dovetail run'}" in said
 
 
 def test_modes_are_compared(dovetail: Program, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    modes = ("--mode", "karpenter", "--compare-mode", "guard", "--report", str(page))
+    modes = ("--for", "8h", "--mode", "karpenter", "--compare-mode", "guard", "--report", str(page))
     lines = dovetail("simulate", WINDOWS, *modes).out.splitlines()
     assert lines[1:3] == [
         "karpenter: Karpenter decides: --mode says so",
@@ -155,21 +155,22 @@ def test_modes_are_compared(dovetail: Program, tmp_path: Path) -> None:
     ]
     for row in (
         r"pods evicted despite their annotations +3 +0 +−3 ",
-        r"nodes taken too early \(late\) +3 +0 +−3 ",
-        r"nodes held +0 +6 +\+6$",
+        r"nodes taken too early +3 +0 +−3 ",
+        r"nodes held +0 +3 +\+3$",
+        r"hours of nodes held +0 +\d+(\.\d)? +\+\d+(\.\d)?$",
     ):
         assert any(re.match(row, line) for line in lines), row
     assert not any(line.startswith(("violations", "savings")) for line in lines)
     assert "<b>3</b><span>nodes that Karpenter took too early" in page.read_text(encoding="utf-8")
     keep = ("--set", "nodepool/default.spec.disruption.budgets=[{nodes: '0'}]", "--compare")
-    found = json.loads(dovetail("simulate", WINDOWS, *modes, *keep, "-o", "json").out)
+    found = json.loads(dovetail("simulate", WINDOWS, *modes, *keep, "--for", "1m", "-o", "json").out)
     assert found["labels"] == ["karpenter, as it is", f"guard, {keep[1]}"]
 
 
 def test_pods_are_held_on_demand(dovetail: Program) -> None:
     """With a limit of the drain drive does not wait for the window, and only a hold keeps the pods."""
     tgp = "nodepool/default.spec.template.spec.terminationGracePeriod=24h"
-    asked = ("simulate", WINDOWS, "--set", tgp, "--mode", "drive", "-o", "json")
+    asked = ("simulate", WINDOWS, "--for", "8h", "--set", tgp, "--mode", "drive", "-o", "json")
     alone, holding = (json.loads(dovetail(*asked, *more).out)["protection"] for more in ((), ("--hold-pods",)))
     assert (alone["evicted"], holding["evicted"]) == (3, 0)
 

@@ -97,7 +97,7 @@ async def _settle(cluster: WatchedCluster) -> None:
 
 
 class ClusterConnection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Our identity and our clients."""
+    """The clients of a controller process, and its identity."""
 
     clock: Clock
     identity: str

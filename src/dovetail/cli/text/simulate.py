@@ -15,6 +15,7 @@ from dovetail.views.simulation.report import (
     ProtectionCounts,
     SimulationReport,
     by_hour_of_day,
+    figure_text,
     most_important,
 )
 
@@ -175,7 +176,9 @@ def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> 
         for row in comparison.differences
         if verbose or row.first != row.second or row.always or (modes and row.of_modes)
     ]
-    rows += [(row.title, _number(row.first), _number(row.second), _change(row.first, row.second)) for row in shown]
+    rows += [
+        (row.title, figure_text(row.first), figure_text(row.second), _change(row.first, row.second)) for row in shown
+    ]
     equal = len(comparison.differences) - len(shown)
     hours_of_both = [by_hour_of_day(report, times.zone) for report in (first, second)]
     most = max(max(hours) for hours in hours_of_both)
@@ -209,13 +212,9 @@ def _problem_title(problems: Sequence[Finding]) -> str:
     return click.style("Assumed" if mild else "Missing or assumed", bold=True)
 
 
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value == int(value) else f"{value:.3f}"
-
-
 def _change(first: float, second: float) -> str:
     if first == second:
         return "="
     sign = "+" if second > first else "−"
     share = f" ({(second - first) / first:+.0%})" if first else ""
-    return f"{sign}{_number(abs(second - first))}{share}"
+    return f"{sign}{figure_text(abs(second - first))}{share}"

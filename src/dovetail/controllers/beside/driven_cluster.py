@@ -17,7 +17,7 @@ from dovetail.values.selector import Selector
 
 
 class DrivenCluster(WatchedCluster):
-    """NodePools with `replicas` stay with Karpenter, and so do those that are opted out or not selected."""
+    """The cluster of drive. NodePools with `replicas` stay with Karpenter, as do those opted out or not selected."""
 
     def __init__(
         self,

@@ -174,7 +174,7 @@ def _until(node: objects.Node) -> str:
 
 
 class NodeHolds(HoldWriter):
-    """Holds nodes."""
+    """The controller that holds nodes."""
 
     name = "beside.holds"
     workers = 5
@@ -217,7 +217,7 @@ class NodeHolds(HoldWriter):
 
 
 class HoldReleases(HoldWriter):
-    """Releases nodes, once no node waits to be held."""
+    """The controller that releases nodes, once no node waits to be held."""
 
     name = "beside.releases"
     workers = 1  # it waits in its place, and does not judge all nodes anew meanwhile

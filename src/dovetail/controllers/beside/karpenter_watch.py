@@ -29,7 +29,7 @@ class _ImagePod(objects.ApiObject, frozen=True):
 
 
 class KarpenterWatch:
-    """Every replica runs it: it only reads. `version`: what the user says it is; then nobody looks."""
+    """The watch. Every replica runs it: it only reads. `version`: what the user says it is; then nobody looks."""
 
     def __init__(self, version: str = "") -> None:
         self._given = version

@@ -29,7 +29,8 @@ _GRACEFUL: Final = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED, Reason.DRIFTED
 
 
 class LateNodes(KeyedController[str]):
-    """Keys are names of NodeClaims. A claim counts once while Karpenter's command lasts, each of its pods is told."""
+    """The counter of late nodes. Keys are names of NodeClaims. A claim counts once while Karpenter's
+    command lasts; each of its pods gets an event."""
 
     name = "beside.late"
 

@@ -34,7 +34,7 @@ _STARTED: Final = PODS.read_as(_StartedPod)
 
 
 class PodHolds(KeyedController[Key]):
-    """Keys are pods. `durations`: whether Karpenter reads them now."""
+    """The controller of holds on pods. Keys are pods. `durations`: whether Karpenter reads them now."""
 
     name = "beside.pod-holds"
     workers = 5

@@ -46,7 +46,7 @@ class _StampTest(NamedTuple):
 
 
 class ClaimStamps(KeyedController[str]):
-    """Keys are names of NodePools."""
+    """The controller of stamps. Keys are names of NodePools."""
 
     name = "beside.stamps"
     workers = 1

@@ -100,7 +100,7 @@ class _PoolBackoff(msgspec.Struct, frozen=True):
 
 
 class DisruptionCommands(KeyedController[str]):
-    """Keys are ids of commands."""
+    """The controller of commands. Keys are ids of commands."""
 
     name = "disruption.queue"
     workers = 100

@@ -41,7 +41,7 @@ class _ObservedFault(msgspec.Struct, frozen=True):
 
 
 class NodeHealth(KeyedController[str]):
-    """Keys are names of Nodes."""
+    """The controller of node repair. Keys are names of Nodes."""
 
     name = "node.health"
 

@@ -56,7 +56,7 @@ VOLUMES_NAMED: Final = 5
 
 
 class Termination(KeyedController[str]):
-    """Keys are names of Nodes."""
+    """The controller of Nodes that are being deleted. Keys are names of Nodes."""
 
     name = "node.termination"
     workers = 100

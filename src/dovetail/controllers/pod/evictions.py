@@ -48,7 +48,7 @@ JITTER: Final = 0.2
 
 
 class Evictions(KeyedController[PodKey]):
-    """Keys are the pods that drains remove."""
+    """The controller of evictions. Keys are the pods that drains remove."""
 
     name = "eviction-queue"
     workers = 100

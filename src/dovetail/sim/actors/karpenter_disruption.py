@@ -53,7 +53,7 @@ class _KarpenterCommand(msgspec.Struct):
 
 
 class KarpenterCommands(KeyedController[str]):
-    """Keys are ids of commands."""
+    """The part of Karpenter that carries commands out. Keys are ids of commands."""
 
     name = "disruption.queue"
 

@@ -73,7 +73,7 @@ class _ClaimLife(msgspec.Struct):
 
 
 class Ledger:
-    """Create it after the objects of the start, and before any controller runs."""
+    """The record of a run. Create it after the objects of the start, and before any controller runs."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Reads scenario files: the objects at the start, the instant of the start, and the events that follow (09)."""
+"""Reads scenario files: the objects at the start, the instant of the start, and the events that follow."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

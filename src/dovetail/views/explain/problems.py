@@ -166,7 +166,7 @@ def _deletion_problems(assessed: NodeAssessment, claim: ClaimRecord, at: datetim
             rule="DeletionHangs",
             object=claim.object if claim.deleted_at is not None else assessed.member.object,
             field="metadata.finalizers",
-            message=f"it has been going since {spoken_time(badge.since)}, and is still there: {badge.why}",
+            message=f"its deletion began {spoken_time(badge.since)}, and it is still there: {badge.why}",
             remedy="look for it in the log of the finalizer's controller; meanwhile it uses a slot of every budget",
         )
     elif assessed.state is NodeState.DRAINING and assessed.deadline is None and blockers:

@@ -1,4 +1,4 @@
-"""Finds what is wrong or surprising in manifests before they are applied. The contract of 09."""
+"""Finds what is wrong or surprising in manifests before they are applied."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
