@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.model.beside import Hold, Roll, read_hold, read_roll
+from dovetail.model.beside import Hold, Roll, is_stamped, read_hold, read_roll
 from dovetail.model.record_fields import Record, cut, finalizers, nillable_ns, simple_ns, utc
 from dovetail.model.refs import Ref, shared_ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
@@ -161,7 +161,7 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
         awaits=awaited_replacements(meta.annotations.get(names.DISRUPTION_COMMAND)),
         replacement=names.REPLACEMENT_OF in meta.annotations,
         rolled=cut(meta.annotations.get(names.ROLLED)),
-        stamped=meta.annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX),
+        stamped=is_stamped(meta.annotations),
         machine=_machine(meta.labels),
         finalizers=finalizers(meta),
     )

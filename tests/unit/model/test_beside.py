@@ -13,6 +13,7 @@ from dovetail.model.beside import (
     PodHold,
     Roll,
     RollCause,
+    longest_why,
     read_budgets,
     read_hold,
     read_pod_hold,
@@ -22,10 +23,11 @@ from dovetail.model.beside import (
 from dovetail.model.node_records import node_record
 from dovetail.model.pool_records import pool_record
 from dovetail.rules.protection import do_not_disrupt, node_do_not_disrupt
+from dovetail.rules.verdict import Rule
 from tests.harness.builders import pod
 
 AT = datetime(2026, 3, 7, 2, tzinfo=UTC)
-HOLD = Hold(by=BesideMode.GUARD, until=AT, why="disruption-schedule Pod/ml/trainer")
+HOLD = Hold(by=BesideMode.GUARD, until=AT, rule="disruption-schedule", why="disruption-schedule Pod/ml/trainer")
 
 
 def node(annotations: dict[str, str]) -> objects.Node:
@@ -70,6 +72,15 @@ def test_a_hold_of_ours_is_not_a_users_annotation() -> None:
     assert changed.hold is None
     unreadable = node_record(node({names.DO_NOT_DISRUPT: "true", names.HELD: "yes"}))
     assert not node_do_not_disrupt(unreadable, AT).allowed
+
+
+def test_the_longest_hold_is_read_back() -> None:
+    hold = Hold(by=BesideMode.GUARD, until=AT, rule=max(Rule, key=len), why=longest_why("x" * 500))
+    assert read_hold(written_mark(hold)) == hold
+
+
+def test_the_sentence_of_a_hold_takes_no_word_from_its_text() -> None:
+    assert Hold(by=BesideMode.GUARD, why="Pod/ml/trainer is protected").sentence == "held by Dovetail guard"
 
 
 def test_a_hold_of_ours_on_a_pod_is_not_a_users_annotation() -> None:

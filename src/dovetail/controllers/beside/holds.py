@@ -56,7 +56,7 @@ def guard_policy(lead: timedelta) -> HoldPolicy:
         if decision.blocker is None:
             return WantedHold(None, decision.until)
         until = None if decision.until is None else at_second(decision.until)
-        hold = Hold(by=BesideMode.GUARD, until=until, why=longest_why(decision.why))
+        hold = Hold(by=BesideMode.GUARD, until=until, rule=decision.blocker.rule, why=longest_why(decision.why))
         return WantedHold(hold, decision.until, f"{decision.why}: {decision.blocker.message}")
 
     return wanted

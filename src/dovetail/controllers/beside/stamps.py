@@ -17,7 +17,7 @@ from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_u
 from dovetail.controllers.base.writing import about_claim, publish, warn, write_metadata
 from dovetail.controllers.beside.holds import NodeHolding
 from dovetail.controllers.beside.scope import pool_of
-from dovetail.model.beside import Roll, RollCause, at_second, read_roll, written_mark
+from dovetail.model.beside import Roll, RollCause, at_second, is_stamped, read_roll, stamp_at, written_mark
 from dovetail.model.pod_records import PodRecord
 from dovetail.model.pool_records import pool_record
 from dovetail.model.rule_settings import BudgetSemantics
@@ -118,7 +118,7 @@ class ClaimStamps(KeyedController[str]):
         """Karpenter has answered if any claim that is marked has drifted or is being replaced."""
         for member in members:
             claim = member.claim
-            if claim is None or not _is_stamped(claim):
+            if claim is None or not is_stamped(claim.metadata.annotations):
                 continue
             if is_true(claim, ConditionType.DRIFTED) or not is_pending(member.record):
                 self._answered, self._test = True, None
@@ -136,7 +136,7 @@ class ClaimStamps(KeyedController[str]):
             if test is not None and self._cluster.claims.value(test.claim) is None:
                 self._test = None  # it is gone for another reason
             return
-        if not _is_stamped(claim):
+        if not is_stamped(claim.metadata.annotations):
             self._test = None
         elif self.clock.monotonic() >= test.until:
             self._answered, self._test = False, None
@@ -147,7 +147,7 @@ class ClaimStamps(KeyedController[str]):
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def _stamp(self, claim: objects.NodeClaim, order: StampOrder, now: datetime) -> None:
-        stamp = f"{names.STAMP_PREFIX}{int(now.timestamp())}"
+        stamp = stamp_at(now)
         before = claim.metadata.annotations.get(names.NODEPOOL_HASH, "")
         written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: before}
         if order.why is RollCause.EXPIRED:
@@ -201,11 +201,7 @@ def _pending(members: list[ManagedNode]) -> Iterator[objects.NodeClaim]:
 
 
 def _has_marks(claim: objects.NodeClaim) -> bool:
-    return any(key in claim.metadata.annotations for key in _MARKS) or _is_stamped(claim)
-
-
-def _is_stamped(claim: objects.NodeClaim) -> bool:
-    return claim.metadata.annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX)
+    return any(key in claim.metadata.annotations for key in _MARKS) or is_stamped(claim.metadata.annotations)
 
 
 def _pool_of(claim: objects.NodeClaim) -> str:
