@@ -343,6 +343,11 @@ class LeaseSpec(Wire, frozen=True):
 class Lease(ApiObject, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
+    @property
+    def holder_pod(self) -> str:
+        """Controllers call themselves by the name of their pod, `_` and a random text."""
+        return (self.spec.holder_identity or "").rpartition("_")[0]
+
 
 class Namespace(ApiObject, frozen=True):
     """Only its labels are read."""
