@@ -17,9 +17,9 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Controller, Manager, ManagerTimings
 from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import SimCluster, run
-from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.karpenter import Karpenter
 from tests.harness import manifests
 from tests.harness.running import RecordingClient
 from tests.harness.stage import gives

@@ -24,9 +24,9 @@ from dovetail.rules.protection import protection
 from dovetail.rules.reasons import MARKED
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.actors.karpenter_view import KarpenterClient
 from dovetail.sim.actors.wire import Raw, condition_of, condition_status, key_of, labels_of, node_of
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.view import KarpenterClient
 from dovetail.sim.server.api_server import ApiServer, Client
 from dovetail.sim.server.store import Change
 from dovetail.state.instance_types import BILLION
