@@ -103,12 +103,12 @@ class ClaimRecord(Record, frozen=True):
 
 def node_record(node: objects.Node, settings: RuleSettings = DEFAULT_SETTINGS) -> NodeRecord:
     meta = node.metadata
-    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
+    ready = objects.condition_in(node.status.conditions, names.ConditionType.READY)
     initialized = meta.labels.get(names.INITIALIZED_LABEL) == "true"
     return NodeRecord(
         name=meta.name,
         uid=meta.uid,
-        pool=meta.labels.get(names.NODEPOOL_LABEL, ""),
+        pool=meta.pool,
         provider_id=node.spec.provider_id,
         created_at=utc(meta.creation_timestamp),
         deleted_at=utc(meta.deletion_timestamp),
@@ -149,7 +149,7 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
     return ClaimRecord(
         name=meta.name,
         uid=meta.uid,
-        pool=meta.labels.get(names.NODEPOOL_LABEL, ""),
+        pool=meta.pool,
         provider_id=status.provider_id,
         created_at=utc(meta.creation_timestamp),
         deleted_at=utc(meta.deletion_timestamp),

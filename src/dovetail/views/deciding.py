@@ -97,7 +97,7 @@ class _Clues:
             pool = decode(document, objects.NodePool)
             shows_own_crd = pool.metadata.uid and pool.spec.disruption.graceful_expire_after != "Never"
             self.own_crd |= bool(shows_own_crd)
-        elif document.kind == "Scenario" and document.api_version.startswith(f"{names.OWN_GROUP}/"):
+        elif document.kind == "Scenario" and document.group == names.OWN_GROUP:
             self.scenario = True
 
     def _pod(self, document: Document) -> None:

@@ -54,7 +54,7 @@ class DrivenCluster(WatchedCluster):
         return self._drives_pool_of(node.metadata)
 
     def _drives_pool_of(self, meta: objects.ObjectMeta) -> bool:
-        name = meta.labels.get(names.NODEPOOL_LABEL, "")
+        name = meta.pool
         pool = self.pools.value(name) if name else None
         return pool is not None and self.drives(pool)
 

@@ -14,7 +14,7 @@ class BesideScope:
     def __init__(self, cluster: WatchedCluster, selector: Selector = Selector()) -> None:  # noqa: B008  frozen
         self._pools = cluster.pools
         self._selector = selector
-        self._nodes_in = Index(cluster.nodes, pool_of)
+        self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.pool)
 
     def has_pool(self, name: str) -> bool:
         pool = self._pools.value(name) if name else None
@@ -24,7 +24,7 @@ class BesideScope:
         return pool.metadata.annotations.get(names.BESIDE) != OFF and self._selector.matches(pool.metadata.labels)
 
     def has(self, node: objects.Node) -> bool:
-        return self.has_pool(pool_of(node))
+        return self.has_pool(node.metadata.pool)
 
     def nodes_in(self, pool: str) -> list[objects.Node]:
         """The Nodes of the NodePool, whether or not the pool is in the scope."""
@@ -44,7 +44,3 @@ class DriveScope(BesideScope):
 
     def takes(self, pool: objects.NodePool) -> bool:
         return self._cluster.drives(pool)
-
-
-def pool_of(node: objects.Node) -> str:
-    return node.metadata.labels.get(names.NODEPOOL_LABEL, "")
