@@ -73,6 +73,11 @@ class Roll(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{what} since {spoken_time(self.at)}"
 
 
+def is_opted_out(pool: objects.NodePool) -> bool:
+    """Whether guard and drive leave its nodes alone."""
+    return pool.metadata.annotations.get(names.BESIDE) == OFF
+
+
 def stamp_at(at: datetime) -> str:
     """The value of the NodePool's hash on a NodeClaim that Karpenter is to replace."""
     return f"{names.STAMP_PREFIX}{int(at.timestamp())}"

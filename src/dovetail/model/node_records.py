@@ -27,7 +27,6 @@ class InstanceLabels(Record, frozen=True, kw_only=True):
 
 class NodeRecord(Record, frozen=True):
     name: str
-    uid: str
     pool: str
     provider_id: str
     created_at: datetime | None
@@ -107,7 +106,6 @@ def node_record(node: objects.Node, settings: RuleSettings = DEFAULT_SETTINGS) -
     initialized = meta.labels.get(names.INITIALIZED_LABEL) == "true"
     return NodeRecord(
         name=meta.name,
-        uid=meta.uid,
         pool=meta.pool,
         provider_id=node.spec.provider_id,
         created_at=utc(meta.creation_timestamp),

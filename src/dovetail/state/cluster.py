@@ -168,7 +168,7 @@ class ClusterState:
     def loaded(self) -> None:
         """Call it after the last document."""
         for store in self._stores.values():
-            store.apply(Synced(""))
+            store.apply(Synced())
 
     def settle(self, at_most: int | None = None) -> bool:
         """Derives what changed, at most at the cost of joining so many nodes. Returns whether work is left."""

@@ -13,6 +13,7 @@ from dovetail.model.beside import (
     PodHold,
     Roll,
     RollCause,
+    is_opted_out,
     longest_why,
     read_budgets,
     read_hold,
@@ -102,7 +103,7 @@ def test_a_pool_says_by_annotation_what_karpenters_crd_has_no_field_for() -> Non
     assert pool_record(pool({names.GRACEFUL_EXPIRE_AFTER: "1h"})).graceful_expire_after_ns == hour
     assert pool_record(pool({names.GRACEFUL_EXPIRE_AFTER: "2h"}, field="1h")).graceful_expire_after_ns == hour
     assert pool_record(pool({names.GRACEFUL_EXPIRE_AFTER: "soon"})).graceful_expire_after_ns is None
-    assert pool_record(pool({names.BESIDE: "off"})).beside is False
-    assert pool_record(pool({names.BESIDE: "of"})).beside is True
+    assert is_opted_out(pool({names.BESIDE: "off"}))
+    assert not is_opted_out(pool({names.BESIDE: "of"}))
     assert read_budgets('[{"nodes": "1", "reasons": ["expired"]}]') is not None
     assert read_budgets('{"nodes": "1"}') is None

@@ -1,9 +1,9 @@
 """The Nodes that guard and drive may write to (10 §I.2)."""
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.driven_cluster import DrivenCluster
-from dovetail.model.beside import OFF
+from dovetail.model.beside import is_opted_out
 from dovetail.state.store import Index
 from dovetail.values.selector import Selector
 
@@ -21,7 +21,7 @@ class BesideScope:
         return pool is not None and self.takes(pool)
 
     def takes(self, pool: objects.NodePool) -> bool:
-        return pool.metadata.annotations.get(names.BESIDE) != OFF and self._selector.matches(pool.metadata.labels)
+        return not is_opted_out(pool) and self._selector.matches(pool.metadata.labels)
 
     def has(self, node: objects.Node) -> bool:
         return self.has_pool(node.metadata.pool)

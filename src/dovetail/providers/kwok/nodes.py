@@ -58,7 +58,6 @@ def instance_of(claim: NodeClaim, type_: InstanceType, offering: Offering, *, pr
         allocatable={**requests, **allocatable(type_)},
         claim_uid=claim.metadata.uid,
         claim_name=claim.metadata.name,
-        pool=claim.metadata.pool,
     )
 
 
@@ -81,7 +80,6 @@ def launched_instance(claim: NodeClaim) -> Instance:
         allocatable=claim.status.allocatable,
         claim_uid=claim.metadata.uid,
         claim_name=claim.metadata.name,
-        pool=claim.metadata.pool,
     )
 
 

@@ -193,8 +193,6 @@ def _instance(node: objects.Node) -> Instance:
         silent_since=silent_since(node),
         claim_uid=owner.uid if owner is not None else "",
         claim_name=owner.name if owner is not None else "",
-        pool=node.metadata.pool,
-        created_at=node.metadata.creation_timestamp,
     )
 
 
