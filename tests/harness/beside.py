@@ -23,9 +23,9 @@ from dovetail.model.beside import OFF
 from dovetail.ports import Clock, Create, Delete, KubeApi, Patch, Resource
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.tasks import root_cause
-from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw, active, deleting
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.karpenter import Karpenter
 from dovetail.values.timestamp import parse_time
 from tests.contract.backends import RealCluster, SimulatedCluster, condition
 from tests.contract.bodies import DEPLOYMENTS, NODECLAIMS, NODECLASSES, NODEPOOLS, NODES, PODS, Object

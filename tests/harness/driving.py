@@ -25,10 +25,10 @@ from dovetail.ports import EVENTS, NODES, Clock, KubeApi
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.checkers.checkers import RULES
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.karpenter import Karpenter
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from tests.harness.provisioning import Setting
 from tests.harness.running import Program, run_controllers

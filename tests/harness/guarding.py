@@ -13,74 +13,34 @@ from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
 from dovetail.model.beside import Hold, read_hold
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, KubeApi, Patch
-from dovetail.runtime.events import EventRecorder
-from dovetail.runtime.manager import Controller, Manager, ManagerTimings
+from dovetail.runtime.manager import Controller
 from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import SimCluster, run
-from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.karpenter import Karpenter
 from tests.harness import manifests
-from tests.harness.running import RecordingClient
+from tests.harness.running import ManagedProgram
 from tests.harness.stage import gives
 
 ControllersOf = Callable[[WatchedCluster, Metrics], Sequence[Controller]]
 
 
-class BesideProgram:
-    """Guard, or other controllers beside Karpenter. After `kill` and `start` it is another process."""
+class BesideProgram(ManagedProgram):
+    """Guard, or other controllers beside Karpenter."""
 
-    cluster: WatchedCluster
     metrics: Metrics
-    api: RecordingClient
 
     def __init__(self, sim: SimCluster, group: asyncio.TaskGroup, controllers_of: ControllersOf) -> None:
-        self.sim = sim
-        self._group = group
+        super().__init__(sim, group)
         self._controllers_of = controllers_of
-        self._task: asyncio.Task[None] | None = None
-        self._stop = asyncio.Event()
-        self.through: Callable[[KubeApi], KubeApi] = lambda api: api  # what the next process sees of the API
 
-    async def start(self) -> None:
-        """Returns when all caches are synced."""
-        assert self._task is None, "it is running"
-        clock = self.sim.clock
-        self.api = RecordingClient(self.sim.server, names.COMPONENT)
-        api = self.through(self.api)
-        self.cluster = WatchedCluster(api, clock)
+    def _watch(self, api: KubeApi) -> WatchedCluster:
+        return WatchedCluster(api, self.sim.clock)
+
+    def _make_controllers(self) -> Sequence[Controller]:
         self.metrics = Metrics(CollectorRegistry())
-        self._stop = asyncio.Event()
-        manager = Manager(
-            api,
-            clock,
-            election=None,
-            recorder=EventRecorder(api, clock, instance="test"),
-            reflectors=self.cluster.reflectors,
-            controllers=self._controllers_of(self.cluster, self.metrics),
-            timings=ManagerTimings(heartbeat_seconds=3600.0),
-        )
-        self._task = self._group.create_task(manager.run(self._stop), name="manager")
-        for reflector in self.cluster.reflectors:
-            await reflector.wait_synced()
-
-    async def stop(self) -> None:
-        """As on SIGTERM."""
-        if self._task is not None:
-            self._stop.set()
-            await self._task
-            self._task = None
-
-    async def kill(self) -> None:
-        """As on SIGKILL: requests under way may or may not take effect."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-
-    async def restart(self) -> None:
-        await self.kill()
-        await self.start()
+        return self._controllers_of(self.cluster, self.metrics)
 
     def writes(self, what: str = "patch nodes ") -> int:
         """How many requests since the start begin with this."""

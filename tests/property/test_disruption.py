@@ -71,7 +71,7 @@ def wrong(cluster: Cluster, command: Command) -> str | None:
     """What is wrong with a command, whatever method has found it."""
     found = reference.solve(cluster.without(command.candidates))
     if any(error.origin is not Origin.PENDING for error in found.errors.values()):
-        return f"pods would have no place: {found.summary()}"
+        return f"pods would have no place: {[*map(str, found.errors.values())]}"
     moved = {pod.uid for each in command.candidates for pod in each.pods}
     new = [claim for claim in found.new_claims if not moved.isdisjoint(claim.pods)]
     if len(new) != len(command.replacements):

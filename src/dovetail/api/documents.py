@@ -55,6 +55,11 @@ class InputError(Exception):
         return ": ".join([part for part in parts if part] + [_printable(self.message, 400)])
 
 
+def group_of(api_version: str) -> str:
+    """`apps` of `apps/v1`; empty for the core group."""
+    return api_version.rpartition("/")[0]
+
+
 class Document(msgspec.Struct, eq=False, gc=False):
     """An object and its position; either `raw` (from JSON) or `value` (from YAML) is set."""
 
@@ -75,6 +80,10 @@ class Document(msgspec.Struct, eq=False, gc=False):
     """Labels and annotations that `decode` had to turn into strings: their paths and original values."""
     converted_from: str = ""
     """The version that the object was written in, if it was converted."""
+
+    @property
+    def group(self) -> str:
+        return group_of(self.api_version)
 
     @property
     def path(self) -> str:

@@ -4,6 +4,7 @@ Everybody who may edit an object can write such a value. A value that cannot be 
 the annotation that it marks then counts as a user's.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -11,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from dovetail.api import objects
+from dovetail.api import names, objects
 from dovetail.values import limits
 from dovetail.values.timestamp import spoken_time
 
@@ -37,20 +38,20 @@ class RollCause(StrEnum):
 class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The value of `dovetail.dev/held` on a Node: its do-not-disrupt is ours.
 
-    `until`: when the verdict behind it changes by time alone. `why`: the rule and the pod, for people.
+    `until`: when the verdict of the rule behind it changes by time alone. `why`: the rule and the pod, for people.
     """
 
     by: BesideMode
     until: objects.Instant | None = None
+    rule: str = ""
     why: str = ""
 
     @property
     def sentence(self) -> str:
         """Without the pod, because whoever reads it may list Nodes and no pods (R49)."""
         until = "" if self.until is None else f" until {spoken_time(self.until)}"
-        rule = self.why.partition(" ")[0]
-        why = f": {rule}" if rule else ""
-        return f"held by Dovetail {self.by}{until}{why}"
+        rule = f": {self.rule}" if self.rule else ""
+        return f"held by Dovetail {self.by}{until}{rule}"
 
 
 class PodHold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -70,6 +71,21 @@ class Roll(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def sentence(self) -> str:
         what = "asked by roll" if self.why is RollCause.ASKED else "stamped by guard for graceful expiry"
         return f"{what} since {spoken_time(self.at)}"
+
+
+def is_opted_out(pool: objects.NodePool) -> bool:
+    """Whether guard and drive leave its nodes alone."""
+    return pool.metadata.annotations.get(names.BESIDE) == OFF
+
+
+def stamp_at(at: datetime) -> str:
+    """The value of the NodePool's hash on a NodeClaim that Karpenter is to replace."""
+    return f"{names.STAMP_PREFIX}{int(at.timestamp())}"
+
+
+def is_stamped(annotations: Mapping[str, str]) -> bool:
+    """Whether the NodePool's hash on a NodeClaim is ours."""
+    return annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX)
 
 
 def written_mark(value: Hold | PodHold | Roll) -> str:

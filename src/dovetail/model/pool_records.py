@@ -3,7 +3,6 @@
 from datetime import datetime
 
 from dovetail.api import names, objects
-from dovetail.model.beside import OFF
 from dovetail.model.record_fields import Record, nillable_ns, simple_ns, utc
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
@@ -15,7 +14,6 @@ MAX_BUDGETS = 50
 
 class PoolRecord(Record, frozen=True):
     name: str
-    uid: str
     deleted_at: datetime | None
     consolidate_after_ns: int | None
     consolidation_policy: str
@@ -23,8 +21,6 @@ class PoolRecord(Record, frozen=True):
     replicas: int | None
     grace_period_ns: int | None
     budgets: tuple[objects.Budget, ...]
-    beside: bool = True  # guard and drive may write to its nodes
-    settings: RuleSettings = DEFAULT_SETTINGS  # how it is read
     unread_graceful: bool = False  # it asks for graceful expiry, which is not in force
 
     @property
@@ -36,7 +32,6 @@ def pool_record(pool: objects.NodePool, settings: RuleSettings = DEFAULT_SETTING
     disruption, graceful = pool.spec.disruption, _graceful_expire_after(pool)
     return PoolRecord(
         name=pool.metadata.name,
-        uid=pool.metadata.uid,
         deleted_at=utc(pool.metadata.deletion_timestamp),
         consolidate_after_ns=nillable_ns(disruption.consolidate_after),
         consolidation_policy=disruption.consolidation_policy,
@@ -44,8 +39,6 @@ def pool_record(pool: objects.NodePool, settings: RuleSettings = DEFAULT_SETTING
         replicas=pool.spec.replicas,
         grace_period_ns=simple_ns(pool.spec.template.spec.termination_grace_period),
         budgets=disruption.budgets[:MAX_BUDGETS],
-        beside=pool.metadata.annotations.get(names.BESIDE) != OFF,
-        settings=settings,
         unread_graceful=graceful is not None and not settings.graceful_expiry,
     )
 

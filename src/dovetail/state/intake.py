@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dovetail.api import names, objects
 from dovetail.api.conversion import REMOVED_KINDS
-from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.api.documents import Document, InputError, decode, group_of, plain_value
 from dovetail.api.misnamed import MisnamedKey, may_be_misnamed, misnamed_keys
 from dovetail.api.schema import SchemaViolation, crd_schema, violations
 from dovetail.api.yaml_events import shorten
@@ -72,8 +72,8 @@ def take_in(
     for document in documents:
         kind, version = document.kind, document.api_version
         read = _READ.get(kind)
-        if read is None or (version != read.api_version and _group(version) != _group(read.api_version)):
-            if (_group(version), kind) in REMOVED_KINDS:
+        if read is None or (version != read.api_version and group_of(version) != group_of(read.api_version)):
+            if (group_of(version), kind) in REMOVED_KINDS:
                 problems.append(_removed(document))
             else:
                 ignored[f"{version} {kind}"] += 1
@@ -127,7 +127,7 @@ def _oddities(document: Document, version: str, object_: Ref, *, repeated: bool)
 
 
 def _removed(document: Document) -> Finding:
-    successor = REMOVED_KINDS[_group(document.api_version), document.kind]
+    successor = REMOVED_KINDS[document.group, document.kind]
     return _problem(
         Severity.ERROR,
         "RemovedKind",
@@ -181,10 +181,6 @@ def _bad_texts(expire_after: str, grace_period: str | None) -> tuple[SchemaViola
 def _violations(kind: str, spec: object) -> tuple[SchemaViolation, ...]:
     all_violations = violations({"spec": spec}, crd_schema(kind) or {})
     return tuple(one for one in all_violations if not one.unknown and one.field.startswith(_CHECKED[kind]))
-
-
-def _group(api_version: str) -> str:
-    return api_version.rpartition("/")[0]
 
 
 def _unreadable(document: Document, error: InputError) -> Finding:

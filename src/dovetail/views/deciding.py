@@ -97,7 +97,7 @@ class _Clues:
             pool = decode(document, objects.NodePool)
             shows_own_crd = pool.metadata.uid and pool.spec.disruption.graceful_expire_after != "Never"
             self.own_crd |= bool(shows_own_crd)
-        elif document.kind == "Scenario" and document.api_version.startswith(f"{names.OWN_GROUP}/"):
+        elif document.kind == "Scenario" and document.group == names.OWN_GROUP:
             self.scenario = True
 
     def _pod(self, document: Document) -> None:
@@ -205,9 +205,7 @@ def _karpenter(reason: str, version: str | None = None) -> Decider:
 
 
 def _holder(lease: objects.Lease, clues: _Clues) -> _ControllerPod | None:
-    """Both programs call themselves by the name of their pod, `_` and a random text."""
-    pod = (lease.spec.holder_identity or "").rpartition("_")[0]
-    return next((controller for controller in clues.controllers if controller.metadata.name == pod), None)
+    return next((controller for controller in clues.controllers if controller.metadata.name == lease.holder_pod), None)
 
 
 def _shown(lease: objects.Lease) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.cli.common.live import all_pages
 from dovetail.planning.rolling import RollOutcome, RollStep
 from dovetail.ports import (
@@ -60,7 +60,7 @@ async def targets_by_name(api: KubeApi) -> Mapping[str, tuple[RollTarget, ...]]:
         meant[f"nodeclaim/{target.claim.metadata.name}"] = single = (target,)
         if target.node:
             meant[f"node/{target.node}"] = single
-        pool = f"nodepool/{_pool(target.claim)}"
+        pool = f"nodepool/{target.claim.metadata.pool}"
         if pool in meant:
             meant[pool] += (target,)
     return meant
@@ -89,7 +89,7 @@ def _rolled(target: RollTarget, outcome: RollOutcome, error: str | None = None) 
     return RolledNode(
         node=target.node,
         node_claim=meta.name,
-        node_pool=_pool(target.claim),
+        node_pool=target.claim.metadata.pool,
         outcome=outcome,
         error=error,
         uid=meta.uid,
@@ -119,7 +119,3 @@ async def _step(
         if claim.metadata.uid != uid:
             raise NotFound(f"NodeClaim {claim.metadata.name} is another one now")
     raise AssertionError("the last try raises")
-
-
-def _pool(claim: objects.NodeClaim) -> str:
-    return claim.metadata.labels.get(names.NODEPOOL_LABEL, "")

@@ -202,13 +202,10 @@ class _ExplainText:
 
     def _state(self, node: NodeView) -> str:
         """`S1 steady, NotReady 4h56m`."""
-        badges = [f"{badge.kind.value} {self._age(badge.since)}".rstrip() for badge in node.badges]
+        badges = [f"{badge.kind.value} {self.times.age(badge.since)}".rstrip() for badge in node.badges]
         if any(badge.kind is BadgeKind.STARTING for badge in node.badges):
             return f"{node.state} {', '.join(badges)}"
         return ", ".join([f"{node.state} {MEANING[NodeState(node.state)]}", *badges])
-
-    def _age(self, since: datetime | None) -> str:
-        return self.times.distance(since).removesuffix(" ago")
 
     def _free(self, node: NodeView) -> str:
         standing = "" if node.answer is UNSET else standing_word(node.answer.standing, node.state)

@@ -26,7 +26,7 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
     lines = [
         f"At {times.stamp(plan.at)}{text.summary(plan)}",
         *pending_lines(plan.pending),
-        *price_lines(plan.prices.source, plan.prices.known_share),
+        *([f"Prices: {prices}"] if (prices := prices_text(plan.prices.source, plan.prices.known_share)) else []),
     ]
     for removal in plan.removals:
         lines += ["", *text.removal(removal)]
@@ -44,16 +44,16 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
     return lines + sections(bodies)
 
 
-def price_lines(source: str, known_share: float | None) -> list[str]:
+def prices_text(source: str, known_share: float | None) -> str:
     """The source of the prices, if it is not the built-in catalogue or does not know all of them."""
     if known_share is None or (known_share == 1 and source in ("", BUILT_IN)):
-        return []
+        return ""
     if known_share == 1:
-        return [f"Prices: {plain(source)}"]
+        return plain(source)
     guess = "guessed from cpu and memory, so costs can only be compared"
     if not known_share:
-        return [f"Prices: {guess}"]
-    return [f"Prices: {plain(source)} for {int(100 * known_share)}% of the cost; the others are {guess}"]
+        return guess
+    return f"{plain(source)} for {int(100 * known_share)}% of the cost; the others are {guess}"
 
 
 class _PlanText:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import click
 
 from dovetail.cli.common.output import Times, count, problem_lines, table
-from dovetail.cli.text.plan import price_lines
+from dovetail.cli.text.plan import prices_text
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.values.foreign_text import plain
@@ -100,8 +100,9 @@ def _figures(report: SimulationReport) -> list[str]:
             f"{pods.preempted}, pending at the end {pods.pending}",
         ),
         ("Cost", f"${cost.total:,.2f} in total; hourly ${cost.per_hour_start:.3f} → ${cost.per_hour_end:.3f}"),
-        *(("Prices", line.removeprefix("Prices: ")) for line in price_lines(cost.prices, cost.known_share)),
     ]
+    if prices := prices_text(cost.prices, cost.known_share):
+        rows.append(("Prices", prices))
     if kept := _kept(report.protection):
         rows.append(("Kept", kept))
     if saved is not None and (saved.promised or saved.moved):

@@ -15,7 +15,7 @@ from dovetail.model.refs import Ref
 from dovetail.rules.states import MEANING, NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
-from dovetail.values.timestamp import relative
+from dovetail.values.timestamp import time_between
 from dovetail.views.board.rows import NodeRow
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.data import ForecastEventType, SpanKind
@@ -110,7 +110,7 @@ class NodeTable:
     def _free(self, row: NodeRow) -> str:
         at = free_at(row, self._seconds)
         word = free_words(row, self._seconds)
-        return word if word or at is None else relative(instant(at), instant(self._seconds)).removeprefix("in ")
+        return word if word or at is None else time_between(instant(at), instant(self._seconds))
 
     def _blocked_by(self, row: NodeRow) -> str:
         """`PDB data/postgres +2`; `NotReady 5h`; `budget (Drifted)`: free, but not for the reason that it has."""
@@ -128,7 +128,7 @@ class NodeTable:
         return plain(f"{_SHORT.get(rule, rule)}{who}{more}")
 
     def _age(self, since: int | None) -> str:
-        return "" if since is None else relative(instant(since), instant(self._seconds)).removesuffix(" ago")
+        return "" if since is None else time_between(instant(since), instant(self._seconds))
 
     def _next(self, row: NodeRow) -> str:
         """When it ends, or may; `~`: only if nothing but time changes."""

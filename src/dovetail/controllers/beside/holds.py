@@ -16,7 +16,7 @@ from dovetail.api.names import EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
 from dovetail.controllers.base.writing import about_node, publish, warn, write_node
-from dovetail.controllers.beside.scope import BesideScope, pool_of
+from dovetail.controllers.beside.scope import BesideScope
 from dovetail.model.beside import BesideMode, Hold, at_second, longest_why
 from dovetail.model.node_records import node_record
 from dovetail.model.pod_records import PodRecord
@@ -56,7 +56,7 @@ def guard_policy(lead: timedelta) -> HoldPolicy:
         if decision.blocker is None:
             return WantedHold(None, decision.until)
         until = None if decision.until is None else at_second(decision.until)
-        hold = Hold(by=BesideMode.GUARD, until=until, why=longest_why(decision.why))
+        hold = Hold(by=BesideMode.GUARD, until=until, rule=decision.blocker.rule, why=longest_why(decision.why))
         return WantedHold(hold, decision.until, f"{decision.why}: {decision.blocker.message}")
 
     return wanted
@@ -145,7 +145,7 @@ class HoldWriter(KeyedController[str]):
         except WouldWrite:  # a dry run has told it; the hold is wanted anew when time changes the answer
             return
         self.holding.metrics.writes.labels(change.action).inc()
-        extra = {"Node": node.metadata.name, "NodePool": pool_of(node), "action": change.action.value}
+        extra = {"Node": node.metadata.name, "NodePool": node.metadata.pool, "action": change.action.value}
         log.info("node %s", _DONE[change.action], extra=extra | ({"why": wanted.message} if wanted.message else {}))
         self._tell(node, change.action, wanted)
 

@@ -104,8 +104,8 @@ class KarpenterWatch:
 
 
 async def _version_of(api: KubeApi, lease: objects.Lease) -> str | None:
-    """By the tag of the image of the holder, which calls itself by the name of its pod, `_` and a random text."""
-    name, namespace = (lease.spec.holder_identity or "").rpartition("_")[0], lease.metadata.namespace
+    """By the tag of the image of the holder."""
+    name, namespace = lease.holder_pod, lease.metadata.namespace
     if not name:
         return None
     pods = await api.list(PODS.read_as(_ImagePod), namespace=namespace, fields=f"metadata.name={name}")

@@ -16,8 +16,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
 from dovetail.controllers.base.writing import about_claim, publish, warn, write_metadata
 from dovetail.controllers.beside.holds import NodeHolding
-from dovetail.controllers.beside.scope import pool_of
-from dovetail.model.beside import Roll, RollCause, at_second, read_roll, written_mark
+from dovetail.model.beside import Roll, RollCause, at_second, is_stamped, read_roll, stamp_at, written_mark
 from dovetail.model.pod_records import PodRecord
 from dovetail.model.pool_records import pool_record
 from dovetail.model.rule_settings import BudgetSemantics
@@ -66,16 +65,16 @@ class ClaimStamps(KeyedController[str]):
         self._reading = reading
         self._test: _StampTest | None = None
         self._answered: bool | None = None  # whether Karpenter acts on marks; None: not known yet
-        self._marked = Index(cluster.claims, lambda claim: _pool_of(claim) if _has_marks(claim) else "")
+        self._marked = Index(cluster.claims, lambda claim: claim.metadata.pool if _has_marks(claim) else "")
         after = _TOGETHER_SECONDS
         self.own(cluster.pools, own_name)
-        self.follow(cluster.claims, lambda claim: filter(None, (_pool_of(claim),)), after_seconds=after)
-        self.follow(cluster.nodes, lambda node: filter(None, (pool_of(node),)), after_seconds=after)
+        self.follow(cluster.claims, lambda claim: filter(None, (claim.metadata.pool,)), after_seconds=after)
+        self.follow(cluster.nodes, lambda node: filter(None, (node.metadata.pool,)), after_seconds=after)
         self.follow(cluster.pods, self._pool_of_pod, after_seconds=after)
 
     def _pool_of_pod(self, pod: PodRecord) -> Iterator[str]:
         if may_be_protected(pod) and (node := self._cluster.nodes.value(pod.node_name)) is not None:
-            yield from filter(None, (pool_of(node),))
+            yield from filter(None, (node.metadata.pool,))
 
     async def reconcile(self, key: str) -> Outcome:
         pool, now = self._cluster.pools.value(key), self.clock.now()
@@ -118,7 +117,7 @@ class ClaimStamps(KeyedController[str]):
         """Karpenter has answered if any claim that is marked has drifted or is being replaced."""
         for member in members:
             claim = member.claim
-            if claim is None or not _is_stamped(claim):
+            if claim is None or not is_stamped(claim.metadata.annotations):
                 continue
             if is_true(claim, ConditionType.DRIFTED) or not is_pending(member.record):
                 self._answered, self._test = True, None
@@ -136,7 +135,7 @@ class ClaimStamps(KeyedController[str]):
             if test is not None and self._cluster.claims.value(test.claim) is None:
                 self._test = None  # it is gone for another reason
             return
-        if not _is_stamped(claim):
+        if not is_stamped(claim.metadata.annotations):
             self._test = None
         elif self.clock.monotonic() >= test.until:
             self._answered, self._test = False, None
@@ -147,7 +146,7 @@ class ClaimStamps(KeyedController[str]):
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def _stamp(self, claim: objects.NodeClaim, order: StampOrder, now: datetime) -> None:
-        stamp = f"{names.STAMP_PREFIX}{int(now.timestamp())}"
+        stamp = stamp_at(now)
         before = claim.metadata.annotations.get(names.NODEPOOL_HASH, "")
         written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: before}
         if order.why is RollCause.EXPIRED:
@@ -201,15 +200,7 @@ def _pending(members: list[ManagedNode]) -> Iterator[objects.NodeClaim]:
 
 
 def _has_marks(claim: objects.NodeClaim) -> bool:
-    return any(key in claim.metadata.annotations for key in _MARKS) or _is_stamped(claim)
-
-
-def _is_stamped(claim: objects.NodeClaim) -> bool:
-    return claim.metadata.annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX)
-
-
-def _pool_of(claim: objects.NodeClaim) -> str:
-    return claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
+    return any(key in claim.metadata.annotations for key in _MARKS) or is_stamped(claim.metadata.annotations)
 
 
 def _sooner(*seconds: float | None) -> float | None:

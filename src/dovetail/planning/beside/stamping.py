@@ -21,8 +21,6 @@ from dovetail.rules.deadlines import gracefully_expires_at
 from dovetail.rules.protection import node_do_not_disrupt
 from dovetail.rules.states import IN_DISRUPTION, NodeState, state_of
 
-_REASONS = {RollCause.EXPIRED: Reason.EXPIRED, RollCause.ASKED: Reason.DRIFTED}
-
 
 class GuardedNode(msgspec.Struct, frozen=True):
     """A node of a NodePool, and whether guard wants to hold it now."""

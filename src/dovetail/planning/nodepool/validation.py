@@ -8,7 +8,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import CapacityType, ConditionReason, ConditionType, TaintEffect
-from dovetail.api.objects import NodeClass
+from dovetail.api.objects import NodeClass, condition_in
 from dovetail.api.yaml_events import join
 from dovetail.model.field_errors import OPERATORS, FieldError, value_flaw
 from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN
@@ -185,7 +185,7 @@ def node_class_readiness(node_class: NodeClass | None, name: str) -> Readiness:
         return _unready(ConditionReason.NODECLASS_NOT_FOUND, f"there is no node class {name}")
     if node_class.metadata.deletion_timestamp is not None:
         return _unready(ConditionReason.NODECLASS_TERMINATING, f"node class {name} is being deleted")
-    ready = next((entry for entry in node_class.status.conditions if entry.type == ConditionType.READY), None)
+    ready = condition_in(node_class.status.conditions, ConditionType.READY)
     if ready is None or ready.status == UNKNOWN:
         return _unready(ConditionReason.NODECLASS_READINESS_UNKNOWN, f"node class {name} does not say if it is ready")
     if ready.status != TRUE:

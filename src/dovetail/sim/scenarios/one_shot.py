@@ -118,7 +118,7 @@ def look(
         cluster.instance_types.answered(pool, prepared.machines.types, at=0.0)
     planner = DisruptionPlanner(options=SchedulingOptions(), settings=settings)
     failed = failed_replacements(claim.value for claim in cluster.claims.snapshot().items.values())
-    backoffs = {claim.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for claim in failed}
+    backoffs = {claim.metadata.pool: None for claim in failed}
     assessment = planner.assess(DisruptionInputs(snapshot=state.snapshot(now), pools_in_backoff=backoffs))
     pools = {node.name: node.pool for node in assessment.places.nodes if node.pool}
     return OneShotResult(

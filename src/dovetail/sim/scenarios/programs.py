@@ -30,8 +30,8 @@ from dovetail.runtime.manager import Controller, Manager, ManagerTimings
 from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.karpenter import Karpenter
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.sim.scenarios.ledger import Ledger, ObservedClient, ObservedKarpenterClient
 

@@ -219,14 +219,14 @@ def read_scenario(
     left_out: Counter[str] = Counter()
     own: list[Document] = []
     for document in documents:
-        if document.kind == KIND and document.api_version.startswith(f"{API_GROUP}/"):
+        if document.kind == KIND and document.group == API_GROUP:
             own.append(document)
             continue
         resource = KINDS.get((document.api_version, document.kind))
         if resource is None and document.kind.endswith("NodeClass"):
             resource = node_class_resource(*document.api_version.rpartition("/")[::2], document.kind)
         if resource is None or document.kind in _SILENT:
-            if (document.api_version.rpartition("/")[0], document.kind) in REMOVED_KINDS:
+            if (document.group, document.kind) in REMOVED_KINDS:
                 continue  # the rules report it
             left_out[f"{document.api_version} {document.kind}"] += document.kind not in _SILENT
             continue

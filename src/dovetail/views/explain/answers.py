@@ -284,8 +284,7 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
         )
         return AnswerView(NodeStanding.STUCK, None, Sentence(badge.why), since, None, Sentence(look), Rule.DELETING)
     if node.state is not NodeState.DRAINING:
-        cause = Sentence(f"{MEANING[node.state]}: its pods are gone")
-        return AnswerView(NodeStanding.WAITING, None, cause, since, None)
+        return AnswerView(NodeStanding.WAITING, None, Sentence("its pods are gone"), since, None)
     steps = drain_plan(member.pods, deadline=node.deadline, now=assessment.at).steps
     waits = [_waited_for(assessment, step) for step in sorted(steps, key=tells_most)]
     if not waits:

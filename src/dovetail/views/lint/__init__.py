@@ -9,7 +9,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.conversion import OLD_VERSION, REMOVED_KINDS, to_v1
-from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.api.documents import Document, InputError, decode, group_of, plain_value
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.node_records import claim_record
@@ -49,7 +49,7 @@ _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _MAX_NAMED = 10
 # The kinds that lint checks, by group and kind, and the version that the API serves.
 _VERSIONS = {
-    **{(version.rpartition("/")[0], kind): "v1" for version, kind in objects.KINDS_WITH_PODS},
+    **{(group_of(version), kind): "v1" for version, kind in objects.KINDS_WITH_PODS},
     ("", "Node"): "v1",
     ("policy", "PodDisruptionBudget"): "v1",
     (names.GROUP, names.NODEPOOL_KIND): names.VERSION,
@@ -64,7 +64,7 @@ _NODE_CLASS = "NodeClass"
 
 def is_checked(api_version: str, kind: str) -> bool:
     """Whether `lint` reads objects of the kind; of others it only counts them."""
-    key = (api_version.rpartition("/")[0], kind)
+    key = (group_of(api_version), kind)
     return any(key in kinds for kinds in (_VERSIONS, REMOVED_KINDS, AUTOSCALERS, VALUES)) or kind.endswith(_NODE_CLASS)
 
 
@@ -282,7 +282,7 @@ class _Linter:
         node, findings = _decoded(subject, document, objects.Node, self._settings)
         if node is None:
             return findings
-        self._pool_nodes["Node", node.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
+        self._pool_nodes["Node", node.metadata.pool] += 1
         if node.spec.provider_id:
             self._provider_ids[node.metadata.name] = node.spec.provider_id
         annotations = node.metadata.annotations
@@ -336,7 +336,7 @@ class _Linter:
             ]
         if subject.kind == names.NODECLAIM_KIND:
             claim = _decode(document, objects.NodeClaim)
-            self._pool_nodes[subject.kind, claim.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
+            self._pool_nodes[subject.kind, claim.metadata.pool] += 1
             grace_ns = claim_record(claim).grace_period_ns
             self._claims.append(_DrainTime(subject, claim.status.node_name, claim.status.provider_id, grace_ns))
             return claim_findings(subject, claim, self._settings)

@@ -326,7 +326,7 @@ def claim_findings(subject: Subject, claim: objects.NodeClaim, settings: RuleSet
     yield from misnamed_findings(subject, "metadata", claim.metadata.annotations, claim.metadata.labels)
     yield from node_findings(subject, "metadata", claim.metadata.annotations, settings)
     yield from mark_findings(subject, claim.metadata.annotations)
-    if not claim.metadata.labels.get(names.NODEPOOL_LABEL):
+    if not claim.metadata.pool:
         yield from _times(subject, claim.spec, "spec")
 
 

@@ -33,7 +33,7 @@ from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.manager import Context
 from dovetail.runtime.tasks import within
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.sim.actors.karpenter_view import KarpenterView
+from dovetail.sim.karpenter.view import KarpenterView
 from dovetail.state.scheduling import SchedulingState
 from dovetail.state.store import Change
 
