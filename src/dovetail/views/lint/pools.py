@@ -18,7 +18,7 @@ from dovetail.values.duration import DurationError, parse_nillable, parse_simple
 from dovetail.values.mending import is_unitless, meant_duration
 from dovetail.values.spelling import meant_word
 from dovetail.views.findings.beside import mark_findings
-from dovetail.views.findings.budgets import BUDGETS, budget_findings, unread_graceful
+from dovetail.views.findings.budgets import BUDGETS, budget_findings, dropped_graceful, unread_graceful
 from dovetail.views.findings.pods import annotation_field, misnamed_findings, node_findings
 from dovetail.views.findings.subject import Subject
 
@@ -291,7 +291,8 @@ def pool_findings(
     yield from _expiry(subject, pool, graceful)
     yield from budget_findings(subject, pool, at, graceful=graceful is not None, nodes=nodes, settings=settings)
     if record.unread_graceful:
-        yield unread_graceful(subject)
+        yield unread_graceful(subject, record.unread_graceful)
+    yield from dropped_graceful(subject, pool, settings)
     for flaw in field_flaws(pool):  # the API server lets them pass (01 §4.2)
         message = f"{flaw.message}; no node is made from the pool: its condition ValidationSucceeded is False"
         yield subject.error(UNUSABLE, shorten(flaw.field, 300), message, flaw.remedy)
