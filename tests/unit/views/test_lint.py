@@ -967,6 +967,12 @@ def test_quoted_numbers_want_no_quotes() -> None:
     assert (found.field, found.remedy) == ("spec.weight", "write 5, without quotes")
 
 
+def test_a_group_has_no_version() -> None:
+    reference = {"group": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "name": "default"}
+    (found,) = (p for p in run(nodepool(template={"nodeClassRef": reference})) if p.severity is E)
+    assert (found.field, found.remedy) == (f"{T}.nodeClassRef.group", "write karpenter.k8s.aws, without the version")
+
+
 # -- objects that change the meaning of others ------------------------------------------------------------------------
 
 

@@ -145,6 +145,8 @@ def _remedy(schema: Schema, value: object, violation: SchemaViolation) -> str:
         allowed = [str(value) for value in wanted["enum"]]
         near = meant_reason(given) if name == "reasons" else _FORMER_VALUES.get(given) or meant_word(given, allowed)
         return f"write {near}" if near else f"write one of {', '.join(allowed)}"
+    if isinstance(given, str) and name == "group" and (group := given.partition("/")[0]):
+        return f"write {shorten(group, 100)}, without the version"
     if isinstance(given, str) and name == "duration":
         return budget_duration_remedy(given)
     if isinstance(given, str) and name in _DURATIONS:
