@@ -113,15 +113,17 @@ class NodeTable:
         return word if word or at is None else relative(instant(at), instant(self._seconds)).removeprefix("in ")
 
     def _blocked_by(self, row: NodeRow) -> str:
-        """`PDB data/postgres +2`; `NotReady 5h`; `budget (Drifted)`: free, but not for the reason that it has."""
+        """`PDB data/postgres +2`; `NotReady 5h`; `budget (Drifted)`: it does not go for the reason that it has."""
         causes = causes_at(row, self._seconds) if row.managed else []
         badges = [f"{kind} {self._age(since)}".rstrip() for kind, since, _ in row.badges]
         if badges:
             rules = [_SHORT.get(rule, rule) for rule, *_ in causes if rule != Rule.INITIALIZED][:1]
             return plain(", ".join([*badges, *rules]))
+        blocked = None if is_leaving(row) else row.stuck or row.waiting
+        if blocked is not None and row.rule not in {rule for rule, *_ in causes}:
+            return f"{_SHORT.get(row.rule, row.rule)} ({blocked[0]})"
         if not causes:
-            blocked = row.stuck or row.waiting
-            return "" if blocked is None or is_leaving(row) else f"{_SHORT.get(row.rule, row.rule)} ({blocked[0]})"
+            return ""
         rule, ref, workload, _ = causes[0]
         who = f" {workload or ref.path}" if ref.kind == "Pod" else ""
         more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
