@@ -6,7 +6,7 @@ user names a pending pod.
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,13 @@ from dovetail.views.assessment import Assessment, NodeAssessment, assess, identi
 if TYPE_CHECKING:
     from dovetail.sim.scenarios.one_shot import OneShotResult
     from dovetail.views.explain.pending import PendingView
+
+
+class ConsolidationAnswer(NamedTuple):
+    """Whether a node would be consolidated, in words. `waits`: only its budgets keep it."""
+
+    words: str
+    waits: bool
 
 
 def assessed(
@@ -105,7 +112,7 @@ def consolidation_of(
     *,
     catalogue: Sequence[InstanceType] | None,
     nodes: Collection[str],
-) -> dict[str, str]:
+) -> dict[str, ConsolidationAnswer]:
     """Whether each of these nodes alone would be consolidated now, and why not: the answer of `plan`."""
     simulated = _simulated(read, source, at, catalogue) if nodes else None
     if simulated is None:
@@ -128,10 +135,11 @@ def consolidation_of(
         pools = {name: simulated.pools[name]}
         (node,) = node_outcomes(board, decision, pools, (), {})
         goes = node.fate is NodeOutcome.GOES
-        answers[name] = (
+        answers[name] = ConsolidationAnswer(
             f"it would be consolidated now ({', '.join(node.reasons)}); dovetail plan says where its pods go"
             if goes
-            else f"it is not consolidated: {'; '.join(node.why)}"
+            else f"it is not consolidated: {'; '.join(node.why)}",
+            waits=node.fate is NodeOutcome.WAITS,
         )
     return answers
 
