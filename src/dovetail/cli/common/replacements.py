@@ -50,7 +50,7 @@ def assessed(
     user has named objects, their names; no other nodes are simulated.
     """
     plain = assess(read.snapshot, at)
-    replacements = _found(plain, read, source, catalogue, named)
+    replacements = found_replacements(plain, read, source, catalogue, named)
     return assess(read.snapshot, at, before=plain, replacements=replacements) if replacements else plain
 
 
@@ -62,21 +62,17 @@ def with_replacements(plain: Assessment, simulated: "OneShotResult") -> Assessme
     return assess(plain.snapshot, plain.at, before=plain, replacements=replacements)
 
 
-def found_replacements(read: ClusterInput, source: ClusterSource, at: datetime) -> ReplacementVerdicts:
-    """Whether nodes can be replaced, by node and reason: what `assessed` finds out besides the rules."""
-    return _found(assess(read.snapshot, at), read, source)
-
-
-def _found(
+def found_replacements(
     plain: Assessment,
     read: ClusterInput,
     source: ClusterSource,
     catalogue: Sequence[InstanceType] | None = None,
     named: Collection[str] = (),
 ) -> ReplacementVerdicts:
+    """Whether nodes can be replaced, by node and reason: what `assessed` finds out besides the rules."""
     nodes = (node for node in plain.nodes if not named or not _names(node).isdisjoint(named))
     asked = {node.member.name for node in nodes if _asks(plain, node)}
-    simulated = _simulated(read, source, plain.at, catalogue) if asked else None
+    simulated = _simulated(read, source, plain.at, catalogue, asked) if asked else None
     return {} if simulated is None else simulated.replacements(asked)
 
 
@@ -95,7 +91,7 @@ def pending_views(
     pods: Collection[tuple[str, str]],
 ) -> "dict[tuple[str, str], PendingView]":
     """Why these pods, by namespace and name, are on no node. Adds to the problems if the simulation is not possible."""
-    simulated = _simulated(read, source, at, catalogue) if pods else None
+    simulated = _simulated(read, source, at, catalogue, ()) if pods else None
     if simulated is None:
         return {}
     from dovetail.views.explain.pending import pending_view  # noqa: PLC0415  (as above)
@@ -149,8 +145,9 @@ def _simulated(
     source: ClusterSource,
     at: datetime,
     catalogue: Sequence[InstanceType] | None,
+    only: Collection[str] | None = None,
 ) -> "OneShotResult | None":
-    """The cluster as scheduling sees it; None if the places of pods are not known."""
+    """The cluster as scheduling sees it; None if the places of pods are not known. `only`: as in `look`."""
     if any(problem.rule == "NotPermitted" for problem in read.problems):
         return None
     from dovetail.sim.scenarios.one_shot import look  # noqa: PLC0415  (the engine takes long to import)
@@ -159,7 +156,7 @@ def _simulated(
     if not source.paths:
         documents += live_documents(source, PLACING_KINDS, read.problems)
     try:
-        return look(documents, at, settings=read.snapshot.settings, catalogue=catalogue)
+        return look(documents, at, settings=read.snapshot.settings, catalogue=catalogue, pods=read.pods, only=only)
     except InputError as error:
         read.problems.append(_unknown(error))
         return None

@@ -72,6 +72,7 @@ class NodeTable:
         rest = min(rest, _FILE_BAR) if self._whole else rest
         end = times.now + timedelta(seconds=view.ahead)
         self._scale = TimeScale(times.now, end, rest, times.zone) if rest >= _NARROWEST_BAR else None
+        self._bars: dict[tuple[object, ...], Text] = {}  # by spans and events
 
     def heading(self) -> Text:
         cells = [fit(name, width) for name, width in self._columns.items()]
@@ -144,6 +145,14 @@ class NodeTable:
         return ""
 
     def _bar(self, row: NodeRow, scale: TimeScale) -> Text:
+        """Most rows have the same bar as another one."""
+        known = tuple([span[:2] for span in row.spans]), tuple([event[:2] for event in row.events])
+        bar = self._bars.get(known)
+        if bar is None:
+            bar = self._bars[known] = self._drawn(row, scale)
+        return bar
+
+    def _drawn(self, row: NodeRow, scale: TimeScale) -> Text:
         spans = [ahead.NodeSpan(instant(span[0]), scale.end, KINDS[span[1]]) for span in row.spans]
         coming = [(event[0] or self._seconds, event[1]) for event in row.events]
         events = [
