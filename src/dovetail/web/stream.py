@@ -175,7 +175,7 @@ class Stream:
         self._readers = 0
         self._read = asyncio.Event()  # set while somebody reads
         self._seen: ClusterAt | None = None
-        self.assessment = assess(Snapshot(), datetime.min.replace(tzinfo=UTC))
+        self.assessment = source.assessed or assess(Snapshot(), datetime.min.replace(tzinfo=UTC))
         self._boards = BoardMaker()
         self.board: Board = NOTHING
         self._until: datetime | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dovetail.api import names
 from tests.harness.eks import DUMP, asked_of, named, objects
 
 
@@ -130,6 +131,41 @@ def test_who_uses_a_budget_and_until_when() -> None:
     lines = _explained(objects())
     assert lines[lines.index("general: 2 nodes use its budgets") + 2] == (
         "  ip-10-0-73-185.eu-west-1.compute.internal: NotReady since 2026-11-17T05:04:00Z (4h56m ago)"
+    )
+
+
+@pytest.mark.parametrize("name", ["node/ip-10-0-43-195", "node/ip-10-0-139-32"])
+def test_what_to_do_about_a_budget_that_others_use_up(name: str) -> None:
+    """To wait is no help while a node that is NotReady uses it: the step names that node."""
+    broken = "ip-10-0-73-185.eu-west-1.compute.internal"
+    assert _explained(objects(), name)[4] == (
+        f"  → wait until {broken} is Ready, or have it replaced: dovetail explain node/{broken} says how"
+    )
+    items = objects()
+    for condition in named(items, "Node", broken)["status"]["conditions"]:
+        condition["status"] = "True" if condition["type"] == "Ready" else condition["status"]
+    named(items, "NodePool", "general")["spec"]["disruption"]["budgets"] = [{"nodes": "1"}]
+    drained = "  → wait; dovetail explain nodepool/general lists what uses its budgets"
+    assert _explained(items, name)[4] == drained
+    del named(items, "NodeClaim", "general-3b295")["metadata"]["annotations"][names.TERMINATION_TIMESTAMP]
+    del named(items, "NodeClaim", "general-3b295")["spec"]["terminationGracePeriod"]
+    going = "ip-10-0-122-180.eu-west-1.compute.internal"
+    assert _explained(items, name)[4] == f"  → wait; dovetail explain node/{going} says what its drain waits for"
+
+
+def test_top_names_the_budget_where_no_pod_keeps_the_node() -> None:
+    """Its drain has a limit, so that its pod does not keep it from being replaced."""
+    (row,) = [line for line in asked_of(objects(), "top", "--once").lines if "ip-10-0-43-195" in line]
+    assert "waiting   budget (Drifted) " in row
+    assert "do-not-disrupt" not in row
+
+
+def test_top_counts_no_problem_where_there_is_nothing_to_do() -> None:
+    assert not any("problem" in line for line in asked_of(objects(), "top", "--once").lines)
+    items = objects()
+    named(items, "Pod", "checkout")["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "1d"}
+    assert any(
+        line.startswith("1 problem, such as Pod/shop/checkout-") for line in asked_of(items, "top", "--once").lines
     )
 
 

@@ -136,7 +136,7 @@ async def roll(
 
 
 async def _watched(source: ClusterSource, nodes: Sequence[RolledNode], tell: Callable[[str], None]) -> bool:
-    from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (it takes long to import)
+    from dovetail.cli.common.live_board import followed  # noqa: PLC0415  (it takes long to import)
     from dovetail.cli.common.output import be_silent  # noqa: PLC0415
     from dovetail.cli.roll.progress import RollProgress  # noqa: PLC0415
 

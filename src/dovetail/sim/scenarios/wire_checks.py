@@ -19,7 +19,7 @@ from dovetail.api.decode_errors import OUT_OF_RANGE
 from dovetail.api.documents import Document, InputError, decode, decode_as_written
 from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT
 from dovetail.api.objects import Instant, LabelSelector, ObjectMeta, Wire
-from dovetail.api.pod_specs import SchedulingPod
+from dovetail.api.pod_specs import Affinity, SchedulingPod
 from dovetail.api.yaml_events import join
 from dovetail.sim.actors.deployment import REVISION
 from dovetail.sim.actors.wire import EXIT_CODE
@@ -259,6 +259,7 @@ class _Workload(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+_NO_AFFINITY: Final = Affinity()
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 # The API server adds tolerations of these to every pod.
 _TOLERATED: Final = frozenset((NOT_READY_TAINT, UNREACHABLE_TAINT))
@@ -305,11 +306,9 @@ def check_fields(kind: str, body: Mapping[str, Any], *, whole: bool = False) -> 
 
 
 def whole_pod(document: Document) -> SchedulingPod | None:
-    """The pod, if nothing about it has to be checked further or filled in; else None. Most pods of a dump are such."""
-    if document.raw is None or _has_long_number(bytes(document.raw)) or decode_as_written(document, _POD) is None:
-        return None
+    """The pod, if scheduling can read it as it is; else None. Most pods of a dump are such."""
     pod = decode_as_written(document, SchedulingPod)
-    if pod is None:
+    if pod is None or document.raw is None or (not _is_plain(pod) and _has_long_number(bytes(document.raw))):
         return None
     meta, spec, status = pod.metadata, pod.spec, pod.status
     wanted = [meta.creation_timestamp, *(condition.last_transition_time for condition in status.conditions)]
@@ -320,6 +319,19 @@ def whole_pod(document: Document) -> SchedulingPod | None:
         return None
     tolerated = {toleration.key for toleration in spec.tolerations if toleration.effect in ("", "NoExecute")}
     return None if EXIT_CODE in meta.annotations or not ("" in tolerated or tolerated >= _TOLERATED) else pod
+
+
+def _is_plain(pod: SchedulingPod) -> bool:
+    """Whether all its numbers are known to be small: it has few, and no rules about other pods and nodes."""
+    spec = pod.spec
+    numbers = (spec.priority or 0, spec.termination_grace_period_seconds or 0, pod.metadata.generation)
+    return (
+        max(numbers) < _LARGEST
+        and min(numbers) > -_LARGEST
+        and not spec.topology_spread_constraints
+        and spec.affinity == _NO_AFFINITY
+        and not any(container.ports for container in spec.containers)
+    )
 
 
 def _pod_labels(kind: str, workload: _Workload) -> Mapping[str, str]:

@@ -63,7 +63,7 @@ def _found_problems(
             settings=snapshot.settings,
         )
         if pool.record.unread_graceful:
-            yield unread_graceful(_subject(object_))
+            yield unread_graceful(_subject(object_), pool.record.unread_graceful)
         yield from _warnings(
             limit_findings(_subject(object_), pool.budgets, at, graceful=graceful, settings=snapshot.settings)
         )

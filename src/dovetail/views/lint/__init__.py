@@ -26,7 +26,7 @@ from dovetail.views.findings.pods import (
     node_findings,
     pod_findings,
 )
-from dovetail.views.findings.subject import NO_NAME, Subject, subject_of
+from dovetail.views.findings.subject import NO_NAME, Subject, has_odd_name, subject_of
 from dovetail.views.lint.chart_values import VALUES, values_findings
 from dovetail.views.lint.pdbs import SelectablePods, pdb_findings
 from dovetail.views.lint.placing import PoolNodes, placing_of, pool_nodes
@@ -60,6 +60,7 @@ _VERSIONS = {
 CHECKED_KINDS = frozenset(kind for _, kind in (*_VERSIONS, *REMOVED_KINDS, *AUTOSCALERS, *VALUES))
 NOT_CHECKED = "NotChecked"
 _NODE_CLASS = "NodeClass"
+_NAME = "metadata.name"
 
 
 def is_checked(api_version: str, kind: str) -> bool:
@@ -193,6 +194,9 @@ class _Linter:
             self._found[subject].append(problem)
         self._compare_graces()
         self._join_drains()
+        for subject, found in self._found.items():
+            if subject.name == NO_NAME:  # whoever decodes the object refuses the name again
+                found[1:] = [each for each in found[1:] if (each.rule, each.field) != ("InvalidObject", _NAME)]
         files = {file: rank for rank, file in enumerate(dict.fromkeys(subject.file for subject in self._found))}
         return [
             problem
@@ -204,8 +208,10 @@ class _Linter:
 
     def _identity(self, subject: Subject, document: Document, group: str) -> Iterator[Finding]:
         if subject.name == NO_NAME:
-            message = "the object has no name: the API server refuses it"
-            yield subject.error("InvalidObject", "metadata.name", message, "add metadata.name")
+            what, how = ("the object has no name", "add metadata.name")
+            if has_odd_name(document):
+                what, how = ("the name is not a string", "put the name in quotes")
+            yield subject.error("InvalidObject", _NAME, f"{what}: the API server refuses it", how)
         elif not subject.generated:
             unit = self._unit_of(subject.file)
             first = self._seen.setdefault((unit, group, document.kind, subject.namespace, subject.name), document)

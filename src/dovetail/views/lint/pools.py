@@ -18,7 +18,7 @@ from dovetail.values.duration import DurationError, parse_nillable, parse_simple
 from dovetail.values.mending import is_unitless, meant_duration
 from dovetail.values.spelling import meant_word
 from dovetail.views.findings.beside import mark_findings
-from dovetail.views.findings.budgets import BUDGETS, budget_findings, unread_graceful
+from dovetail.views.findings.budgets import BUDGETS, budget_findings, dropped_graceful, unread_graceful
 from dovetail.views.findings.pods import annotation_field, misnamed_findings, node_findings
 from dovetail.views.findings.subject import Subject
 
@@ -145,6 +145,8 @@ def _remedy(schema: Schema, value: object, violation: SchemaViolation) -> str:
         allowed = [str(value) for value in wanted["enum"]]
         near = meant_reason(given) if name == "reasons" else _FORMER_VALUES.get(given) or meant_word(given, allowed)
         return f"write {near}" if near else f"write one of {', '.join(allowed)}"
+    if isinstance(given, str) and name == "group" and (group := given.partition("/")[0]):
+        return f"write {shorten(group, 100)}, without the version"
     if isinstance(given, str) and name == "duration":
         return budget_duration_remedy(given)
     if isinstance(given, str) and name in _DURATIONS:
@@ -291,7 +293,8 @@ def pool_findings(
     yield from _expiry(subject, pool, graceful)
     yield from budget_findings(subject, pool, at, graceful=graceful is not None, nodes=nodes, settings=settings)
     if record.unread_graceful:
-        yield unread_graceful(subject)
+        yield unread_graceful(subject, record.unread_graceful)
+    yield from dropped_graceful(subject, pool, settings)
     for flaw in field_flaws(pool):  # the API server lets them pass (01 §4.2)
         message = f"{flaw.message}; no node is made from the pool: its condition ValidationSucceeded is False"
         yield subject.error(UNUSABLE, shorten(flaw.field, 300), message, flaw.remedy)
