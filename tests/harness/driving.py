@@ -18,7 +18,7 @@ from dovetail.api import names
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.driven_cluster import DrivenCluster
 from dovetail.controllers.beside.driving import DriveOptions, drive_controllers
-from dovetail.controllers.beside.karpenter_watch import LOOK_SECONDS, KarpenterWatch
+from dovetail.controllers.beside.karpenter_watch import FIRST_LOOKS_SECONDS, KarpenterWatch
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import EVENTS, NODES, Clock, KubeApi
@@ -77,7 +77,7 @@ async def watched(setting: Driven) -> None:
     api = setting.sim.server.client(names.COMPONENT)
     while True:
         await setting.watch.look(api, setting.sim.clock)
-        await setting.sim.clock.sleep(LOOK_SECONDS)
+        await setting.sim.clock.sleep(FIRST_LOOKS_SECONDS)
 
 
 @gives("setting")
