@@ -87,9 +87,10 @@ def drive(
     seed: int = 0,
     register_seconds: float = 30.0,
     options: DriveOptions | None = None,
+    karpenter_version: str = "",
     **running: Any,
 ) -> None:
-    """Runs the scenario with drive and a Karpenter."""
+    """Runs the scenario with drive and a Karpenter. With `karpenter_version` drive believes that it runs."""
     settings: list[Driven] = []
 
     def controllers_of(program: Program) -> Sequence[Controller]:
@@ -98,7 +99,7 @@ def drive(
         cluster = program.cluster
         assert isinstance(cluster, DrivenCluster)
         given = options or DriveOptions(compute=InlineCompute())
-        setting.watch = KarpenterWatch()
+        setting.watch = KarpenterWatch(karpenter_version)
         return drive_controllers(cluster, setting.metrics, setting.watch, given, Timings())
 
     async def within(sim: SimCluster, program: Program) -> None:

@@ -89,9 +89,9 @@ class BesideProgram:
     def count(self, metric: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(metric, labels) or 0.0
 
-    def events(self, reason: str) -> list[Raw]:
+    def events(self, reason: str = "") -> list[Raw]:
         """The events on the server, oldest first."""
-        found = [event for event in self.sim.objects(EVENTS) if event["reason"] == reason]
+        found = [event for event in self.sim.objects(EVENTS) if reason in ("", event["reason"])]
         return sorted(found, key=lambda event: str(event["eventTime"]))
 
 

@@ -37,7 +37,8 @@ class RollCause(StrEnum):
 class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The value of `dovetail.dev/held` on a Node: its do-not-disrupt is ours.
 
-    `until`: when the verdict behind it changes by time alone. `why`: the rule and the pod, for people.
+    `until`: when the verdict behind it changes by time alone. `why`: the rule, for people, and not the pod: whoever
+    reads it may list Nodes and no pods (R49).
     """
 
     by: BesideMode
@@ -46,7 +47,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def sentence(self) -> str:
-        """Without the pod, because whoever reads it may list Nodes and no pods (R49)."""
+        """For people. Of a reason that somebody has edited, the first word."""
         until = "" if self.until is None else f" until {spoken_time(self.until)}"
         rule = self.why.partition(" ")[0]
         why = f": {rule}" if rule else ""
@@ -101,14 +102,6 @@ def asked_roll(text: str | None) -> Roll | None:
 def read_budgets(text: str) -> tuple[objects.Budget, ...] | None:
     """The budgets of `dovetail.dev/budgets`. Returns None for a text that is not a list of budgets."""
     return _decoded(text, tuple[objects.Budget, ...], limits.COMMAND)
-
-
-def longest_why(why: str) -> str:
-    """Keeps the text of a hold within what is read back."""
-    return why if len(why) <= _LONGEST_WHY else why[: _LONGEST_WHY - 1] + "…"
-
-
-_LONGEST_WHY: Final = 120
 
 
 @lru_cache(maxsize=4096)

@@ -42,7 +42,7 @@ async def test_a_node_is_held_outside_the_window_of_its_pod_and_ten_minutes_befo
     hold = hold_on(sim, "n1")
     assert hold is not None
     assert hold.by is BesideMode.GUARD
-    assert hold.why == "disruption-schedule Pod/default/web"
+    assert hold.why == "disruption-schedule"
     assert hold.until is not None
     assert hold.until.strftime("%H:%M:%S") == "06:00:00"
     assert hold_on(sim, "n2") is None
@@ -56,8 +56,25 @@ async def test_a_node_is_held_outside_the_window_of_its_pod_and_ten_minutes_befo
     await until(sim, "06:59:59")
     assert program.writes() == before + 2
     assert program.count("dovetail_beside_writes_total", what="release") >= 1
-    assert "disruption-schedule Pod/default/web" in program.events("Held")[-1]["note"]
     assert program.events("Released")[-1]["regarding"]["name"] == "n1"
+
+
+async def test_a_node_does_not_tell_which_pod_holds_it_and_the_pod_does(
+    sim: SimCluster, program: BesideProgram
+) -> None:
+    """Who may read Nodes, and the events about them, may not list the pods of all namespaces (R49)."""
+    await sim.apply(pool())
+    await stand(sim, "n1")
+    await bind(sim, "n1", "payroll", **EACH_HOUR)
+    await until(sim, "05:45:00")
+    held = {event["regarding"]["kind"]: event for event in program.events("Held")}
+    assert held["Pod"]["regarding"]["name"] == "payroll"
+    assert "kept off node n1 for this pod, until 2026-03-02T06:00:00Z: disruption-schedule: " in held["Pod"]["note"]
+    assert "until 2026-03-02T06:00:00Z: disruption-schedule: " in held["Node"]["note"]
+    await until(sim, "06:00:01")
+    on_node = [event for event in program.events("") if event["regarding"]["kind"] == "Node"]
+    assert {event["reason"] for event in on_node} == {"Held", "Released"}
+    assert "payroll" not in str([*sim.objects(NODES), *on_node])
 
 
 async def test_a_pod_that_is_bound_is_judged_at_once(sim: SimCluster) -> None:
