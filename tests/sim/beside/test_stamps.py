@@ -179,6 +179,21 @@ async def test_a_node_is_replaced_because_somebody_asks(sim: SimCluster) -> None
     assert len(claims(sim)) == 2
 
 
+async def test_a_claim_that_has_no_hash_does_not_stop_the_stamping_of_others(
+    sim: SimCluster, program: BesideProgram
+) -> None:
+    """Somebody has made it by hand. Karpenter compares no hash, so it would not answer the first stamp."""
+    await prepare(sim, 2, budgets=[{"nodes": "100%"}])
+    handmade, other = sorted(claims(sim))
+    none = dict.fromkeys((names.NODEPOOL_HASH, names.NODEPOOL_HASH_VERSION))
+    await sim.api.write(Patch(NODECLAIMS, handmade, {"metadata": {"annotations": none}}))
+    await ask(sim, handmade)
+    await sim.wait_until(lambda: other not in claims(sim), timeout="3h")
+    assert handmade in claims(sim)
+    assert marks(sim, handmade) == {names.ROLLED}
+    assert program.events("StampUndone") == []
+
+
 async def test_nobody_is_stamped_whom_karpenter_would_not_take(sim: SimCluster, program: BesideProgram) -> None:
     await prepare(sim, 2, annotations={names.DO_NOT_DISRUPT: "true"})
     await sim.run_for("6h")

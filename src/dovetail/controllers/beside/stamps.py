@@ -148,8 +148,7 @@ class ClaimStamps(KeyedController[str]):
 
     async def _stamp(self, claim: objects.NodeClaim, order: StampOrder, now: datetime) -> None:
         stamp = f"{names.STAMP_PREFIX}{int(now.timestamp())}"
-        before = claim.metadata.annotations.get(names.NODEPOOL_HASH, "")
-        written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: before}
+        written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: claim.metadata.annotations[names.NODEPOOL_HASH]}
         if order.why is RollCause.EXPIRED:
             written[names.ROLLED] = written_mark(Roll(why=order.why, at=at_second(now)))
         if self._answered is None:
@@ -176,7 +175,7 @@ class ClaimStamps(KeyedController[str]):
         before = annotations.get(names.HASH_BEFORE)
         if before is None or before != pool.metadata.annotations.get(names.NODEPOOL_HASH):
             return
-        back: dict[str, str | None] = {names.NODEPOOL_HASH: before or None, names.HASH_BEFORE: None}
+        back: dict[str, str | None] = {names.NODEPOOL_HASH: before, names.HASH_BEFORE: None}
         roll = annotations.get(names.ROLLED)
         if roll is not None and _is_expired_roll(claim):
             back[names.ROLLED] = None
