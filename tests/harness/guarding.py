@@ -37,7 +37,7 @@ class BesideProgram:
     def __init__(self, sim: SimCluster, group: asyncio.TaskGroup, controllers_of: ControllersOf) -> None:
         self.sim = sim
         self._group = group
-        self._controllers_of = controllers_of
+        self.controllers_of = controllers_of
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self.through: Callable[[KubeApi], KubeApi] = lambda api: api  # what the next process sees of the API
@@ -57,7 +57,7 @@ class BesideProgram:
             election=None,
             recorder=EventRecorder(api, clock, instance="test"),
             reflectors=self.cluster.reflectors,
-            controllers=self._controllers_of(self.cluster, self.metrics),
+            controllers=self.controllers_of(self.cluster, self.metrics),
             timings=ManagerTimings(heartbeat_seconds=3600.0),
         )
         self._task = self._group.create_task(manager.run(self._stop), name="manager")

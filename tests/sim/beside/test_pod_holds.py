@@ -58,6 +58,24 @@ async def test_a_claim_that_is_deleted_is_drained_in_the_window(sim: SimCluster)
     await sim.wait_until(lambda: old not in claims(sim))
 
 
+@stage(run_beside, HOLDING, karpenter=True, started=False)
+async def test_a_hold_that_nobody_removes_is_told_once(sim: SimCluster, program: BesideProgram) -> None:
+    """Guard runs without --hold-pods now, and may not write to pods."""
+    await program.start()
+    await prepare(sim, 1, after=None, annotations=HOURLY)
+    await until_minute(sim, 40)
+    assert hold_of(sim)[names.DO_NOT_DISRUPT] == "true"
+    await program.kill()
+    program.controllers_of = lambda cluster, metrics: guard_controllers(cluster, metrics, GuardOptions())
+    await program.start()
+    await until_minute(sim, 59)
+    assert program.events("HoldLeft") == []
+    await sim.run_for("40m")
+    (event,) = program.events("HoldLeft")
+    assert event["regarding"]["kind"] == "Pod"
+    assert "until 2026-03-02T01:00:00Z" in event["note"]
+
+
 async def test_a_user_writes_over_it(sim: SimCluster) -> None:
     await prepare(sim, 1, after=None, annotations=HOURLY)
     await until_minute(sim, 40)
