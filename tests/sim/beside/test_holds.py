@@ -1,18 +1,33 @@
 """Guard holds nodes in time, releases them in time, and touches nothing that is not its own (10 §I.3)."""
 
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 import pytest
 
 from dovetail.api import names
 from dovetail.controllers.beside.assembly import GuardOptions
 from dovetail.model.beside import OFF, BesideMode, Hold, written_mark
-from dovetail.ports import NODEPOOLS, NODES, PODS, Delete, Patch
+from dovetail.ports import NODEPOOLS, NODES, PODS, Delete, Page, Patch, Resource, Write
+from dovetail.runtime.read_through import ReadThroughApi
 from dovetail.sim.actors.cluster import SimCluster
+from dovetail.state.store import UndecodableObject
 from dovetail.values.selector import make_selector
 from dovetail.values.timestamp import parse_time
-from tests.harness.guarding import BesideProgram, annotate_node, annotations_of, bind, hold_on, pool, run_beside, stand
+from tests.harness.guarding import (
+    BesideProgram,
+    annotate_node,
+    annotations_of,
+    bind,
+    hold_on,
+    pod_annotations,
+    pool,
+    run_beside,
+    stand,
+)
 from tests.harness.stage import stage
+
+T = TypeVar("T")
 
 pytestmark = stage(run_beside)
 
@@ -234,6 +249,41 @@ async def test_after_a_start_nothing_is_released_before_all_is_seen(sim: SimClus
     order = [request.split()[2] for request in program.api.requests if request.startswith("patch nodes ")]
     assert order[-1] == "n2"
     assert len(order) == 3
+
+
+class OtherFieldsApi(ReadThroughApi):
+    """The API of a cluster whose NodePools have fields of other types than ours."""
+
+    async def write(self, write: Write[T]) -> T:
+        return await self._api.write(write)
+
+    async def list(self, resource: Resource[Any], *args: Any, **options: Any) -> Page[Any]:
+        page = await super().list(resource, *args, **options)
+        if resource.plural != NODEPOOLS.plural:
+            return page
+        unread = [UndecodableObject("Expected `str`, got `int`", "", pool.metadata.name) for pool in page.items]
+        return Page([], page.resource_version, undecodable=len(unread), unread=unread)
+
+
+@stage(run_beside, GuardOptions(hold_pods=True))
+async def test_nothing_is_released_while_nodepools_cannot_be_read(sim: SimCluster, program: BesideProgram) -> None:
+    """After an upgrade of the CRDs the old process still knows the NodePools, but a new one does not."""
+    await sim.apply(pool())
+    await stand(sim, "n1")
+    await bind(sim, "n1", "web", **EACH_HOUR)
+    await until(sim, "05:45:00")
+    before = annotations_of(sim, "n1"), pod_annotations(sim, "web")
+    assert names.HELD in before[0]
+    assert names.POD_HOLD in before[1]
+    await program.kill()
+    program.through = OtherFieldsApi
+    await program.start()
+    await sim.run_for("3h")
+    assert (annotations_of(sim, "n1"), pod_annotations(sim, "web")) == before
+    program.through = lambda api: api
+    await program.restart()
+    await until(sim, "10:00:01")
+    assert (annotations_of(sim, "n1"), names.POD_HOLD in pod_annotations(sim, "web")) == ({}, False)
 
 
 async def test_a_node_without_change_is_not_written(sim: SimCluster, program: BesideProgram) -> None:

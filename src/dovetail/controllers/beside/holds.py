@@ -102,9 +102,9 @@ class NodeHolding:
         return self._policy(self.cluster.pods_on[node.metadata.name], now)
 
     def change(self, node: objects.Node, now: datetime) -> tuple[MarkChange | None, WantedHold]:
-        wanted = self.wanted(node, now)
-        if node.metadata.deletion_timestamp is not None:
+        if node.metadata.deletion_timestamp is not None or self.scope.is_unsure(node):
             return None, WantedHold(None)
+        wanted = self.wanted(node, now)
         return hold_change(node_record(node), wanted.hold, now), wanted
 
 
