@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from dovetail.api import names
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.model.beside import Hold, read_hold
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, KubeApi, Patch
@@ -109,7 +110,7 @@ def run_beside(
     *,
     started: bool = True,
     karpenter: bool = False,
-    controllers_of: ControllersOf | None = None,
+    karpenter_version: str = "1.11",
     seed: int = 0,
     shuffle: bool = False,
     latency_seconds: float = 0.0,
@@ -117,10 +118,12 @@ def run_beside(
     """Runs the scenario with guard beside it. `started` False: the scenario starts guard itself.
 
     `karpenter`: there is a simulated Karpenter. Otherwise nobody disrupts the nodes, which `stand` makes.
+    `karpenter_version`: guard believes that it runs; empty: guard looks at its Lease.
     """
+    watch = KarpenterWatch(karpenter_version)
 
     def of_guard(cluster: WatchedCluster, metrics: Metrics) -> Sequence[Controller]:
-        return guard_controllers(cluster, metrics, options)
+        return guard_controllers(cluster, metrics, watch, options)
 
     async def within(sim: SimCluster) -> None:
         try:
@@ -131,11 +134,13 @@ def run_beside(
                     cloud = await stack.enter_async_context(slow)
                     world = KarpenterWorld(await stack.enter_async_context(Karpenter(sim, cloud)), cloud)
                 group = await stack.enter_async_context(asyncio.TaskGroup())
-                program = BesideProgram(sim, group, controllers_of or of_guard)
+                program = BesideProgram(sim, group, of_guard)
+                looking = group.create_task(watch.run(sim.server.client(names.COMPONENT), sim.clock))
                 if started:
                     await program.start()
                 await scenario(sim, program, world)
                 await program.stop()
+                looking.cancel()
         except BaseExceptionGroup as errors:
             cause = root_cause(errors)
             raise cause from cause.__cause__

@@ -158,6 +158,28 @@ async def test_without_an_answer_the_first_stamp_is_taken_back_and_no_other_is_m
     assert program.count("dovetail_beside_stamped_total", why="expired") == 1
 
 
+@stage(karpenter_version="")
+async def test_a_karpenter_that_is_away_does_not_stop_the_stamping(
+    sim: SimCluster, program: BesideProgram, world: KarpenterWorld
+) -> None:
+    """Nothing is stamped before it is back. A first stamp of just before is taken back, and another one is made."""
+    await prepare(sim, 2)
+    first = set(claims(sim))
+    await sim.run_for("110m")
+    await world.karpenter.kill()
+    await sim.run_for("30m")
+    assert stamped(sim) == set()
+    assert program.count("dovetail_beside_stamped_total", why="expired") == 0
+    await world.karpenter.start()
+    await sim.wait_until(lambda: bool(stamped(sim)), timeout="1m")
+    await world.karpenter.kill()
+    await sim.wait_until(lambda: not stamped(sim), timeout="1m")
+    await sim.run_for("10m")
+    assert stamped(sim) == set()
+    await world.karpenter.start()
+    await sim.wait_until(lambda: not first & set(claims(sim)), timeout="20m")
+
+
 async def test_after_the_first_answer_all_go_that_budgets_allow(sim: SimCluster, program: BesideProgram) -> None:
     await prepare(sim, 4, budgets=[{"nodes": "75%"}])
     await sim.wait_until(lambda: bool(stamped(sim)), timeout="3h")

@@ -45,6 +45,11 @@ class KarpenterWatch:
         """Called when that has changed."""
 
     @property
+    def runs(self) -> bool:
+        """Whether it runs for certain."""
+        return self.is_certain and not self.problem
+
+    @property
     def reads_durations(self) -> bool:
         """Whether it reads durations of do-not-disrupt on pods. A version that is not known counts as old."""
         release = self._release
