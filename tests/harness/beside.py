@@ -19,6 +19,7 @@ from prometheus_client import generate_latest
 from dovetail.api import names
 from dovetail.api.names import ConditionType
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.model.beside import OFF
 from dovetail.ports import Clock, Create, Delete, KubeApi, Patch, Resource
 from dovetail.runtime.clock import SystemClock
@@ -81,7 +82,9 @@ class SimulatedBeside(SimulatedCluster):
     async def guard(self) -> AsyncIterator[Metrics]:
         async with asyncio.TaskGroup() as tasks:
             program = BesideProgram(
-                self._sim, tasks, lambda cluster, metrics: guard_controllers(cluster, metrics, GuardOptions())
+                self._sim,
+                tasks,
+                lambda cluster, metrics: guard_controllers(cluster, metrics, KarpenterWatch("1.15"), GuardOptions()),
             )
             await program.start()
 

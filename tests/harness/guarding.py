@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from dovetail.api import names
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.model.beside import Hold, read_hold
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, KubeApi, Patch
@@ -33,14 +34,14 @@ class BesideProgram(ManagedProgram):
 
     def __init__(self, sim: SimCluster, group: asyncio.TaskGroup, controllers_of: ControllersOf) -> None:
         super().__init__(sim, group)
-        self._controllers_of = controllers_of
+        self.controllers_of = controllers_of
 
     def _watch(self, api: KubeApi) -> WatchedCluster:
         return WatchedCluster(api, self.sim.clock)
 
     def _make_controllers(self) -> Sequence[Controller]:
         self.metrics = Metrics(CollectorRegistry())
-        return self._controllers_of(self.cluster, self.metrics)
+        return self.controllers_of(self.cluster, self.metrics)
 
     def writes(self, what: str = "patch nodes ") -> int:
         """How many requests since the start begin with this."""
@@ -49,9 +50,9 @@ class BesideProgram(ManagedProgram):
     def count(self, metric: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(metric, labels) or 0.0
 
-    def events(self, reason: str) -> list[Raw]:
+    def events(self, reason: str = "") -> list[Raw]:
         """The events on the server, oldest first."""
-        found = [event for event in self.sim.objects(EVENTS) if event["reason"] == reason]
+        found = [event for event in self.sim.objects(EVENTS) if reason in ("", event["reason"])]
         return sorted(found, key=lambda event: str(event["eventTime"]))
 
 
@@ -69,7 +70,7 @@ def run_beside(
     *,
     started: bool = True,
     karpenter: bool = False,
-    controllers_of: ControllersOf | None = None,
+    karpenter_version: str = "1.11",
     seed: int = 0,
     shuffle: bool = False,
     latency_seconds: float = 0.0,
@@ -77,10 +78,12 @@ def run_beside(
     """Runs the scenario with guard beside it. `started` False: the scenario starts guard itself.
 
     `karpenter`: there is a simulated Karpenter. Otherwise nobody disrupts the nodes, which `stand` makes.
+    `karpenter_version`: guard believes that it runs; empty: guard looks at its Lease.
     """
+    watch = KarpenterWatch(karpenter_version)
 
     def of_guard(cluster: WatchedCluster, metrics: Metrics) -> Sequence[Controller]:
-        return guard_controllers(cluster, metrics, options)
+        return guard_controllers(cluster, metrics, watch, options)
 
     async def within(sim: SimCluster) -> None:
         try:
@@ -91,11 +94,13 @@ def run_beside(
                     cloud = await stack.enter_async_context(slow)
                     world = KarpenterWorld(await stack.enter_async_context(Karpenter(sim, cloud)), cloud)
                 group = await stack.enter_async_context(asyncio.TaskGroup())
-                program = BesideProgram(sim, group, controllers_of or of_guard)
+                program = BesideProgram(sim, group, of_guard)
+                looking = group.create_task(watch.run(sim.server.client(names.COMPONENT), sim.clock))
                 if started:
                     await program.start()
                 await scenario(sim, program, world)
                 await program.stop()
+                looking.cancel()
         except BaseExceptionGroup as errors:
             cause = root_cause(errors)
             raise cause from cause.__cause__

@@ -4,6 +4,7 @@ Everybody who may edit an object can write such a value. A value that cannot be 
 the annotation that it marks then counts as a user's.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,6 +20,7 @@ from dovetail.values.timestamp import spoken_time
 T = TypeVar("T")
 
 OFF: Final = "off"
+_RULE_NAME: Final = re.compile("[a-z-]+")
 
 
 class BesideMode(StrEnum):
@@ -38,19 +40,19 @@ class RollCause(StrEnum):
 class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The value of `dovetail.dev/held` on a Node: its do-not-disrupt is ours.
 
-    `until`: when the verdict of the rule behind it changes by time alone. `why`: the rule and the pod, for people.
+    `until`: when the verdict behind it changes by time alone. `why`: the rule, for people, and not the pod: whoever
+    reads it may list Nodes and no pods (R49).
     """
 
     by: BesideMode
     until: objects.Instant | None = None
-    rule: str = ""
     why: str = ""
 
     @property
     def sentence(self) -> str:
-        """Without the pod, because whoever reads it may list Nodes and no pods (R49)."""
+        """For people. What somebody has written instead of the name of a rule is not repeated (R49)."""
         until = "" if self.until is None else f" until {spoken_time(self.until)}"
-        rule = f": {self.rule}" if self.rule else ""
+        rule = f": {self.why}" if _RULE_NAME.fullmatch(self.why) else ""
         return f"held by Dovetail {self.by}{until}{rule}"
 
 
@@ -117,14 +119,6 @@ def asked_roll(text: str | None) -> Roll | None:
 def read_budgets(text: str) -> tuple[objects.Budget, ...] | None:
     """The budgets of `dovetail.dev/budgets`. Returns None for a text that is not a list of budgets."""
     return _decoded(text, tuple[objects.Budget, ...], limits.COMMAND)
-
-
-def longest_why(why: str) -> str:
-    """Keeps the text of a hold within what is read back."""
-    return why if len(why) <= _LONGEST_WHY else why[: _LONGEST_WHY - 1] + "…"
-
-
-_LONGEST_WHY: Final = 120
 
 
 @lru_cache(maxsize=4096)

@@ -79,6 +79,7 @@ class ClaimRecord(Record, frozen=True):
     replacement: bool = False  # of a command
     rolled: str | None = None  # the mark of a graceful replacement that was asked for or stamped, as it was written
     stamped: bool = False  # our stamp makes it drift
+    hashed: bool = False  # it has a hash with a version, which Karpenter compares with that of its NodePool
     machine: InstanceLabels = InstanceLabels()
     finalizers: tuple[str, ...] = ()  # of a NodeClaim that is being deleted
 
@@ -160,6 +161,7 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
         replacement=names.REPLACEMENT_OF in meta.annotations,
         rolled=cut(meta.annotations.get(names.ROLLED)),
         stamped=is_stamped(meta.annotations),
+        hashed=names.NODEPOOL_HASH in meta.annotations and names.NODEPOOL_HASH_VERSION in meta.annotations,
         machine=_machine(meta.labels),
         finalizers=finalizers(meta),
     )

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,6 @@ from dovetail.model.beside import (
     Roll,
     RollCause,
     is_opted_out,
-    longest_why,
     read_budgets,
     read_hold,
     read_pod_hold,
@@ -28,7 +28,7 @@ from dovetail.rules.verdict import Rule
 from tests.harness.builders import pod
 
 AT = datetime(2026, 3, 7, 2, tzinfo=UTC)
-HOLD = Hold(by=BesideMode.GUARD, until=AT, rule="disruption-schedule", why="disruption-schedule Pod/ml/trainer")
+HOLD = Hold(by=BesideMode.GUARD, until=AT, why="disruption-schedule")
 
 
 def node(annotations: dict[str, str]) -> objects.Node:
@@ -69,6 +69,9 @@ def test_a_hold_of_ours_is_not_a_users_annotation() -> None:
     verdict = node_do_not_disrupt(held, AT)
     assert verdict.allowed
     assert verdict.message == "held by Dovetail guard until 2026-03-07T02:00:00Z: disruption-schedule"
+    edited = written_mark(msgspec.structs.replace(HOLD, why="disruption-schedule Pod/ml/trainer"))
+    told = node_record(node({names.DO_NOT_DISRUPT: "true", names.HELD: edited}))
+    assert node_do_not_disrupt(told, AT).message == "held by Dovetail guard until 2026-03-07T02:00:00Z"
     changed = node_record(node({names.DO_NOT_DISRUPT: "4h", names.HELD: mark}))
     assert changed.hold is None
     unreadable = node_record(node({names.DO_NOT_DISRUPT: "true", names.HELD: "yes"}))
@@ -76,7 +79,7 @@ def test_a_hold_of_ours_is_not_a_users_annotation() -> None:
 
 
 def test_the_longest_hold_is_read_back() -> None:
-    hold = Hold(by=BesideMode.GUARD, until=AT, rule=max(Rule, key=len), why=longest_why("x" * 500))
+    hold = Hold(by=BesideMode.GUARD, until=AT, why=max(Rule, key=len))
     assert read_hold(written_mark(hold)) == hold
 
 

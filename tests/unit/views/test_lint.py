@@ -1436,3 +1436,16 @@ def test_marks_that_cannot_be_read_are_reported_and_holds_are_told() -> None:
         (W, "InvalidMark", "p"),
     ]
     assert "until 2026-03-07T02:00:00Z" in str(found[0].message)
+
+
+@pytest.mark.parametrize(
+    ("value", "until", "left"),
+    [
+        ("79s", "2000-01-01T00:00:00Z", True),
+        ("79s", "9999-12-31T23:59:59Z", False),
+        ("80s", "2000-01-01T00:00:00Z", False),
+    ],
+)
+def test_a_hold_on_a_pod_that_is_over_is_told(value: str, until: str, left: bool) -> None:
+    found = run(pod({DND: value, "dovetail.dev/hold": f'{{"until":"{until}","value":"79s"}}'}))
+    assert ("HoldLeft" in {each.rule for each in found}) is left

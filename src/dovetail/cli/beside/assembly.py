@@ -65,7 +65,7 @@ async def run_guard(options: GuardRunOptions) -> None:
     guarding = GuardOptions(lead=options.lead, pools=options.nodepool_selector, hold_pods=options.hold_pods)
 
     def controllers_of(cluster: WatchedCluster, metrics: Metrics, karpenter: KarpenterWatch) -> Sequence[Controller]:
-        return guard_controllers(cluster, metrics, guarding, durations=lambda: karpenter.reads_durations)
+        return guard_controllers(cluster, metrics, karpenter, guarding)
 
     await run_beside(options, _watched, controllers_of)
 

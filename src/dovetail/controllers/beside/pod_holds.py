@@ -66,6 +66,8 @@ class PodHolds(KeyedController[Key]):
             return Done()
         pod, now, durations = stored.value, self.clock.now(), self._durations()
         node = self._cluster.nodes.value(pod.node_name)
+        if node is not None and self._scope.is_unsure(node):
+            return Done()
         in_scope = node is not None and self._scope.has(node)
         change = pod_hold_change(pod, now, in_scope=in_scope, durations=durations)
         due = Done(seconds_until(change.due_at, now))

@@ -26,6 +26,11 @@ class BesideScope:
     def has(self, node: objects.Node) -> bool:
         return self.has_pool(node.metadata.pool)
 
+    def is_unsure(self, node: objects.Node) -> bool:
+        """Whether its NodePool may be one that cannot be read. Holds then stay as they are."""
+        pool = node.metadata.pool
+        return bool(pool) and self._pools.value(pool) is None and self._pools.undecodable > 0
+
     def nodes_in(self, pool: str) -> list[objects.Node]:
         """The Nodes of the NodePool, whether or not the pool is in the scope."""
         return self._nodes_in[pool]

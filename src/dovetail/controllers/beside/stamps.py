@@ -1,11 +1,11 @@
 """Marks NodeClaims as drifted, so that Karpenter replaces them gracefully, and takes the mark back (10 §I.3).
 
 The mark is a hash of the NodePool that no pool has. The hash that it replaces is kept beside it. The first mark is a
-test: if Karpenter does not answer it, it is taken back, and no other is made.
+test: if Karpenter does not answer it, it is taken back, and no other is made until Karpenter was away and is back.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -55,6 +55,7 @@ class ClaimStamps(KeyedController[str]):
         cluster: WatchedCluster,
         holding: NodeHolding,
         metrics: BesideMetrics,
+        karpenter_runs: Callable[[], bool],
         reading: BudgetSemantics = BudgetSemantics.SEED,
     ) -> None:
         super().__init__()
@@ -62,6 +63,7 @@ class ClaimStamps(KeyedController[str]):
         self._holding = holding
         self._scope = holding.scope
         self._metrics = metrics
+        self._karpenter_runs = karpenter_runs
         self._reading = reading
         self._test: _StampTest | None = None
         self._answered: bool | None = None  # whether Karpenter acts on marks; None: not known yet
@@ -71,6 +73,13 @@ class ClaimStamps(KeyedController[str]):
         self.follow(cluster.claims, lambda claim: filter(None, (claim.metadata.pool,)), after_seconds=after)
         self.follow(cluster.nodes, lambda node: filter(None, (node.metadata.pool,)), after_seconds=after)
         self.follow(cluster.pods, self._pool_of_pod, after_seconds=after)
+
+    def look_again(self) -> None:
+        """Karpenter has come or gone. One that has come may answer."""
+        if self._answered is False and self._karpenter_runs():
+            self._answered = None
+        for pool in self._cluster.pools.values():
+            self.add(pool.metadata.name)
 
     def _pool_of_pod(self, pod: PodRecord) -> Iterator[str]:
         if may_be_protected(pod) and (node := self._cluster.nodes.value(pod.node_name)) is not None:
@@ -111,7 +120,9 @@ class ClaimStamps(KeyedController[str]):
     # -- the first mark ------------------------------------------------------------------------------------------------
 
     def _may_stamp(self) -> bool:
-        return self._answered is True or (self._answered is None and self._test is None)
+        if self._answered is None:
+            return self._test is None and self._karpenter_runs()
+        return self._answered
 
     def _look_at_test(self, members: list[ManagedNode]) -> None:
         """Karpenter has answered if any claim that is marked has drifted or is being replaced."""
@@ -147,8 +158,7 @@ class ClaimStamps(KeyedController[str]):
 
     async def _stamp(self, claim: objects.NodeClaim, order: StampOrder, now: datetime) -> None:
         stamp = stamp_at(now)
-        before = claim.metadata.annotations.get(names.NODEPOOL_HASH, "")
-        written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: before}
+        written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: claim.metadata.annotations[names.NODEPOOL_HASH]}
         if order.why is RollCause.EXPIRED:
             written[names.ROLLED] = written_mark(Roll(why=order.why, at=at_second(now)))
         if self._answered is None:
@@ -175,7 +185,7 @@ class ClaimStamps(KeyedController[str]):
         before = annotations.get(names.HASH_BEFORE)
         if before is None or before != pool.metadata.annotations.get(names.NODEPOOL_HASH):
             return
-        back: dict[str, str | None] = {names.NODEPOOL_HASH: before or None, names.HASH_BEFORE: None}
+        back: dict[str, str | None] = {names.NODEPOOL_HASH: before, names.HASH_BEFORE: None}
         roll = annotations.get(names.ROLLED)
         if roll is not None and _is_expired_roll(claim):
             back[names.ROLLED] = None

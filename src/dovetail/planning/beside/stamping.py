@@ -103,6 +103,8 @@ def _is_candidate(each: GuardedNode, now: datetime) -> bool:
     claim, node = member.claim, member.node
     if claim is None or node is None or each.held or claim.stamped or claim.is_true(ConditionType.DRIFTED):
         return False
+    if not claim.hashed:  # somebody else has made it, and Karpenter would not find it drifted
+        return False
     if not claim.is_true(ConditionType.INITIALIZED) or _has_begun(member):
         return False
     if node.hold is not None or not node_do_not_disrupt(node, now).allowed:

@@ -16,7 +16,7 @@ from dovetail.rules.states import NodeState
 from dovetail.values.timestamp import TimeError, parse_time, spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment
 from dovetail.views.explain.badges import hanging
-from dovetail.views.findings.beside import mark_findings
+from dovetail.views.findings.beside import left_holds, mark_findings
 from dovetail.views.findings.budgets import limit_findings, unread_graceful
 from dovetail.views.findings.pods import NOT_REPAIRED, Template, node_findings, protection_findings
 from dovetail.views.findings.subject import Subject
@@ -47,6 +47,7 @@ def _found_problems(
         if may_be_protected(pod) and pod.active:
             yield from pod_problems(pod)
             yield from mark_findings(_subject(pod.object), pod.annotations)
+            yield from left_holds(_subject(pod.object), pod.annotations, at)
             if pod.settings.reads_protections:
                 yield from unlikely.of(pod)
     for node in nodes:
