@@ -13,9 +13,10 @@ from dovetail.cli.common.output import Times
 from dovetail.cli.top.keys import ViewState
 from dovetail.cli.top.nodes import NodeTable
 from dovetail.cli.top.rows import figures
-from dovetail.ports import KWOK_NODECLASSES, NODEPOOLS, PODS, Patch
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, PODS, Forbidden, Patch
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.loop.virtual_loop import InlineCompute
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time
 from dovetail.views.board.rows import NodeRow
 from tests.harness import manifests, screens
@@ -23,10 +24,12 @@ from tests.harness.disruption import drift, hold, node_of, others, play, pool, s
 from tests.harness.dumps import asked
 from tests.harness.provisioning import Setting
 from tests.harness.stage import stage
+from tests.harness.termination import FOR_EVER
 
 pytestmark = stage(play)
 
 PINNED: dict[str, Any] = {"nodeSelector": {"example.com/nowhere": "at-all"}}
+FROM_ONE: dict[str, Any] = {"annotations": {"karpenter.sh/disruption-schedule": "0 1 * * *"}}
 KEPT: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
 LIMITED = {"limits": {"cpu": "4"}}
 
@@ -78,6 +81,43 @@ async def test_a_drain_that_a_protected_pod_blocks_without_a_deadline(setting: S
     row = await row_of(setting, node)
     assert row.stuck is not None
     assert row.stuck[0] == "Draining"
+
+
+async def test_an_eviction_that_a_policy_refuses(setting: Setting) -> None:
+    (claim,) = await stand(setting, pool())
+    node, refused = node_of(setting, claim), Forbidden("a policy says no", code=403, reason="Forbidden")
+    setting.sim.server.faults.add(Fault(error=refused), verb="evict", resource=PODS, times=FOR_EVER)
+    await setting.delete_claim(claim)
+    await setting.sim.run_for("2m")
+    says(
+        setting,
+        node,
+        "is stuck (S4 draining) since",
+        "waits for Pod/default/web-",
+        "evicting a pod fails: 403 Forbidden",
+    )
+    says(setting, node, f"→ see why: kubectl events -n default --for node/{node}")
+    assert "its eviction fails: a policy says no" in setting.notes(EventReason.FAILED_DRAINING, node)[0]
+    assert (await row_of(setting, node)).stuck is not None
+    setting.sim.server.faults.clear()
+    await setting.sim.run_for("10m")
+    assert setting.gone(NODECLAIMS, claim)
+
+
+async def test_an_eviction_that_is_refused_later(setting: Setting) -> None:
+    """The drain waits for a window first. A deadline limits it, so nobody has to act."""
+    (claim,) = await stand(setting, pool(template={"terminationGracePeriod": "24h"}), **FROM_ONE)
+    node, refused = node_of(setting, claim), Forbidden("a policy says no", code=403, reason="Forbidden")
+    setting.sim.server.faults.add(Fault(error=refused), verb="evict", resource=PODS, times=FOR_EVER)
+    await setting.delete_claim(claim)
+    await setting.sim.run_for("2m")
+    says(setting, node, "is leaving (S4 draining) since", "outside its disruption window")
+    await setting.sim.run_for("1h")
+    says(
+        setting, node, "is leaving (S4 draining) since", "evicting a pod fails: 403 Forbidden; what is left is deleted"
+    )
+    notes = setting.notes(EventReason.FAILED_DRAINING, node)
+    assert any("its eviction fails: a policy says no" in note for note in notes)
 
 
 async def test_a_budget_of_zero(setting: Setting) -> None:

@@ -5,7 +5,7 @@ is stuck if somebody has to act.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from dovetail.api.names import DO_NOT_DISRUPT, ConditionType, Reason
@@ -13,7 +13,7 @@ from dovetail.model.node_records import NodeRecord
 from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
-from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, tells_most
+from dovetail.planning.node.drain import EVICTION_FAILS, DrainAction, PodStep, drain_plan, tells_most
 from dovetail.rules.budgets import BudgetConsumer, BudgetRule, PoolCounts
 from dovetail.rules.nodes import NOT_REPAIRED, ReasonVerdict, consolidation_reason
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
@@ -28,6 +28,7 @@ from dovetail.views.explain.standings import NodeStanding
 from dovetail.views.findings.budgets import inverse_budget, never_blocks
 
 _MOST_USERS: Final = 3
+_USUAL_EVICTION: Final = timedelta(minutes=1)
 _BUDGETS: Final = "PodDisruptionBudget"
 
 
@@ -287,14 +288,15 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
         cause = Sentence(f"{MEANING[node.state]}: its pods are gone")
         return AnswerView(NodeStanding.WAITING, None, cause, since, None)
     steps = drain_plan(member.pods, deadline=node.deadline, now=assessment.at).steps
-    waits = [_waited_for(assessment, step) for step in sorted(steps, key=tells_most)]
+    failing = _failing(member)
+    waits = [_waited_for(assessment, step, failing) for step in sorted(steps, key=tells_most)]
     if not waits:
         cause = Sentence(
             f"drained; {'Karpenter terminates its instance' if theirs else 'its instance is terminated'} next"
         )
         return AnswerView(NodeStanding.WAITING, None, cause, since, None)
     step, text, verdict = waits[0]
-    stuck = node.deadline is None and verdict is not None and _needs_somebody(verdict)
+    stuck = node.deadline is None and (text == failing if verdict is None else _needs_somebody(verdict))
     more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
     forced = "; no terminationGracePeriod limits the drain" if stuck else ""
     if node.deadline is not None:
@@ -311,25 +313,37 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
         ),
         since,
         node.deadline if verdict is None or verdict.until is None else verdict.until,
-        Sentence(_drain_step(step, verdict, node, assessment.at)),
+        Sentence(_drain_step(step, verdict, node, since, assessment.at)),
         "" if verdict is None else verdict.rule,
     )
 
 
-def _waited_for(assessment: Assessment, step: PodStep) -> tuple[PodStep, str, Verdict | None]:
+def _failing(member: ClusterNode) -> str:
+    """How evictions fail, if they do: no rule tells that, for example of an admission webhook."""
+    drained = None if member.claim is None else member.claim.conditions.get(ConditionType.DRAINED)
+    message = "" if drained is None else drained.message
+    return message if message.startswith(EVICTION_FAILS) else ""
+
+
+def _waited_for(assessment: Assessment, step: PodStep, failing: str) -> tuple[PodStep, str, Verdict | None]:
     """The pod, why the drain waits for it, and the verdict that blocks it."""
     if step.action is DrainAction.GOING:
         return step, step.why, None
     blocking = [verdict for verdict in assessment.limiting(step.pod) if not verdict.allowed]
     if not blocking:
-        return step, step.why, None
+        return step, (failing if step.action is DrainAction.EVICT else "") or step.why, None
     verdict = max(blocking, key=_lasts)
     return step, _message(verdict), verdict
 
 
-def _drain_step(step: PodStep, verdict: Verdict | None, node: NodeAssessment, at: datetime) -> str | Redactable:
+def _drain_step(
+    step: PodStep, verdict: Verdict | None, node: NodeAssessment, since: datetime | None, at: datetime
+) -> str | Redactable:
     if verdict is not None:
         return next_step(verdict, node)
+    if step.action is DrainAction.EVICT:
+        overdue = since is not None and at - since > _USUAL_EVICTION
+        return f"see why: kubectl events -n default --for node/{node.member.name}" if overdue else ""
     ends_at = step.pod.deleted_at
     return "" if ends_at is None or ends_at > at else Redactable(step.pod.object, overdue_step(step.pod))
 
