@@ -66,7 +66,10 @@ async def test_a_pdb_that_can_never_allow_it(setting: Setting) -> None:
     node = node_of(setting, claim)
     says(setting, node, "is stuck (Drifted) since", "web can never allow it: minAvailable 1 leaves none of 1 to spare")
     assert blockers(setting) == {"pod-disruption-budget"}
-    assert "can never allow it" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
+    (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
+    why = f"Pod/default/{pod}: PodDisruptionBudget web can never allow it: minAvailable 1 leaves none of 1 to spare"
+    assert f"Drifted: {why}" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)
+    assert why in " ".join(asked(setting, "plan", "--remove", node).lines)
     assert (await row_of(setting, node)).stuck is not None
 
 
@@ -128,7 +131,8 @@ async def test_a_budget_of_zero(setting: Setting) -> None:
     says(setting, node, "is stuck (Drifted) since", "budgets[0] of NodePool default allows 0 nodes for Drifted now")
     says(setting, node, "→ correct spec.disruption.budgets: kubectl edit nodepool default")
     assert blockers(setting) == {"budget"}
-    assert "allows 0 nodes for Drifted" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
+    (note, *_) = setting.notes(EventReason.DISRUPTION_BLOCKED, node)
+    assert note == "Drifted: budgets[0] of NodePool default allows 0 nodes for Drifted now"
     # No screen calls it free.
     assert row_in(asked(setting, "explain", "-q").lines, node)[-3] == "stuck"
     row, now = await row_of(setting, node), setting.now()
@@ -179,7 +183,7 @@ async def test_pods_that_have_no_other_place(setting: Setting) -> None:
     says(setting, node, f"dovetail plan --remove {node}")
     assert blockers(setting) == {"replacement"}
     (note,) = setting.notes(EventReason.DISRUPTION_BLOCKED, node)
-    assert note.startswith("Drifted: ")
+    assert note.startswith("Drifted: default/p-stuck fits on no other node")
     assert "example.com/nowhere" in note
     row = await row_of(setting, node)
     assert row.stuck is not None

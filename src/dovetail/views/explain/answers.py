@@ -29,7 +29,6 @@ from dovetail.views.findings.budgets import inverse_budget, never_blocks
 
 _MOST_USERS: Final = 3
 _USUAL_EVICTION: Final = timedelta(minutes=1)
-_BUDGETS: Final = "PodDisruptionBudget"
 
 
 def answer(assessment: Assessment, node: NodeAssessment, judged: Sequence[ReasonVerdict]) -> AnswerView:
@@ -121,7 +120,7 @@ def _blocked(assessment: Assessment, node: NodeAssessment, reason_verdict: Reaso
     return AnswerView(
         standing,
         reason_verdict.reason,
-        Sentence(_about(cause), used, others),
+        Sentence(cause.told, used, others),
         _since(node, reason_verdict.reason),
         free_at,
         Sentence(next_step(cause, node)),
@@ -170,19 +169,6 @@ def _needs_somebody(verdict: Verdict) -> bool:
     return verdict.until is None and not verdict.transient
 
 
-def _about(verdict: Verdict) -> Redactable:
-    """The message, with the name of a pod that it does not name itself."""
-    is_named = verdict.object.kind != "Pod" or verdict.rule is Rule.REPLACEMENT
-    named = "" if is_named else f"{verdict.object}: "
-    return Redactable(verdict.object, f"{named}{_message(verdict)}")
-
-
-def _message(verdict: Verdict) -> str:
-    """A message that begins with the name of a PodDisruptionBudget says that it is one."""
-    is_bare = verdict.rule is Rule.POD_DISRUPTION_BUDGET and _BUDGETS not in verdict.message
-    return f"{_BUDGETS} {verdict.message}" if is_bare else verdict.message
-
-
 def _since(node: NodeAssessment, reason: Reason) -> datetime | None:
     claim = node.member.claim
     since = None if claim is None else claim.true_since(DISRUPTION_REASONS[reason].condition)
@@ -200,9 +186,9 @@ def _steady(member: ClusterNode, judged: Iterable[ReasonVerdict]) -> AnswerView:
     step: str | Redactable = ""
     blocker = _longest(judged, Reason.DRIFTED)
     if blocker is not None:
-        cause += ["; if it had one: ", _about(blocker)]
+        cause += ["; if it had one: ", blocker.told]
     elif (consolidation_blocker := _longest(judged, consolidation_reason(member))) is not None:
-        cause += ["; it is not consolidated: ", _about(consolidation_blocker)]
+        cause += ["; it is not consolidated: ", consolidation_blocker.told]
         if consolidation_blocker.rule is Rule.POD_DISRUPTION_BUDGET and consolidation_blocker.transient:
             about = consolidation_blocker.object
             step = Redactable(about, f"see which pod is not healthy: kubectl get pods -n {about.namespace}")
@@ -333,7 +319,7 @@ def _waited_for(assessment: Assessment, step: PodStep, failing: str) -> tuple[Po
     if not blocking:
         return step, (failing if step.action is DrainAction.EVICT else "") or step.why, None
     verdict = max(blocking, key=_lasts)
-    return step, _message(verdict), verdict
+    return step, verdict.words, verdict
 
 
 def _drain_step(
