@@ -370,5 +370,10 @@ def why_not_ready(pool: NodePool) -> str:
     """Why the NodePool makes no new nodes, for people; empty if it is Ready."""
     if is_true(pool, names.ConditionType.READY):
         return ""
-    ready = next((entry for entry in pool.status.conditions if entry.type == names.ConditionType.READY), None)
-    return "it is not Ready" + (f": {ready.message}" if ready is not None and ready.message else "")
+    conditions = {entry.type: entry for entry in pool.status.conditions}
+    failed = (
+        conditions.get(each) for each in (names.ConditionType.VALIDATION_SUCCEEDED, names.ConditionType.NODECLASS_READY)
+    )
+    said = [entry.message for entry in failed if entry is not None and entry.status == "False" and entry.message]
+    ready = conditions.get(names.ConditionType.READY)  # whose message only names these conditions
+    return ": ".join(filter(None, ["it is not Ready", "; ".join(said) or (ready.message if ready else "")]))

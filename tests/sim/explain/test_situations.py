@@ -281,7 +281,11 @@ async def test_a_node_pool_that_is_not_ready(setting: Setting) -> None:
     await setting.sim.run_for("1m")
     node = node_of(setting, claim)
     says(
-        setting, node, "is stuck (Drifted)", "NodePool default makes no new nodes: it is not Ready", "describe nodepool"
+        setting,
+        node,
+        "is stuck (Drifted)",
+        "NodePool default makes no new nodes: it is not Ready: no AMI",
+        "describe nodepool",
     )
     assert "NodePool default makes no new nodes" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
     assert blockers(setting) == {"replacement"}
