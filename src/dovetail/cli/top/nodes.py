@@ -120,8 +120,8 @@ class NodeTable:
             rules = [_SHORT.get(rule, rule) for rule, *_ in causes if rule != Rule.INITIALIZED][:1]
             return plain(", ".join([*badges, *rules]))
         if not causes:
-            blocked = row.stuck or row.waiting
-            return "" if blocked is None or is_leaving(row) else f"{_SHORT.get(row.rule, row.rule)} ({blocked[0]})"
+            blocked, named = row.stuck or row.waiting, _SHORT.get(row.rule, row.rule)
+            return named if blocked is None or is_leaving(row) else f"{named} ({blocked[0]})"
         rule, ref, workload, _ = causes[0]
         who = f" {workload or ref.path}" if ref.kind == "Pod" else ""
         more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
