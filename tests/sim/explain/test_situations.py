@@ -80,6 +80,8 @@ async def test_a_drain_that_a_protected_pod_blocks_without_a_deadline(setting: S
     await setting.sim.run_for("1m")
     says(setting, node, "is stuck (S4 draining) since", "waits for Pod/default/web-", "no terminationGracePeriod")
     says(setting, node, "→ remove the annotation karpenter.sh/do-not-disrupt from Pod/default/web-")
+    (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
+    assert asked(setting, "explain", f"pod/{pod}").body[2].endswith("no end date; the drain of its node waits for it")
     assert "the node waits until it is gone" in setting.notes(EventReason.FAILED_DRAINING, node)[0]
     row = await row_of(setting, node)
     assert row.stuck is not None
@@ -236,6 +238,10 @@ async def test_a_replacement_that_is_not_ready(setting: Setting) -> None:
     says(setting, node, "given up 20", f"→ kubectl describe nodeclaim {new}")
     row = await row_of(setting, node)
     assert row.stuck is None
+    assert (
+        "  replacement  "
+        in NodeTable([row], ViewState(), Times(setting.now(), UTC), None).line(row, selected=False).plain
+    )
     await setting.sim.run_for("8m20s")  # it is rolled back, and the replacement stays
     says(setting, node, "waits (Drifted)", "the last replacement of NodePool default did not come up")
     assert blockers(setting) == {"replacement"}
