@@ -118,6 +118,7 @@ def test_the_board_is_loaded_and_says_what_is_there(page: Page, example: Snapsho
         assert drawn.locator("rect").count() == 5
         expect(page.locator(".tile", has_text="Stuck").locator(".big")).to_have_text("1")
         expect(page.locator(".tile", has_text="Who blocks")).to_contain_text("shop/checkout")
+        expect(page.locator(".tile", has_text="Never free")).to_contain_text("All other nodes become free")
 
 
 def test_nothing_is_scripted_or_styled_inline_and_nothing_comes_from_elsewhere(page: Page, example: Snapshot) -> None:

@@ -385,5 +385,8 @@ def why_not_ready(pool: NodePool) -> str:
     """Why the NodePool makes no new nodes, for people; empty if it is Ready."""
     if is_true(pool, names.ConditionType.READY):
         return ""
-    ready = condition_in(pool.status.conditions, names.ConditionType.READY)
-    return "it is not Ready" + (f": {ready.message}" if ready is not None and ready.message else "")
+    causes = (names.ConditionType.VALIDATION_SUCCEEDED, names.ConditionType.NODECLASS_READY)
+    failed = (condition_in(pool.status.conditions, cause) for cause in causes)
+    said = [entry.message for entry in failed if entry is not None and entry.status == "False" and entry.message]
+    ready = condition_in(pool.status.conditions, names.ConditionType.READY)  # whose message only names these conditions
+    return ": ".join(filter(None, ["it is not Ready", "; ".join(said) or (ready.message if ready else "")]))

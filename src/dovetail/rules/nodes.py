@@ -205,7 +205,7 @@ def is_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now:
     if claim is None or member.node is None:
         return False
     if reason is Reason.EMPTY and is_empty(member):
-        return is_initialized(member)
+        return is_initialized(member) and (pool is None or _consolidates(pool))
     if reason in CONSOLIDATION:
         # The candidate taint shows that the node has some graceful reason (R22). The other reasons have conditions.
         if not is_tainted_candidate(member) or is_empty(member):
@@ -217,6 +217,11 @@ def is_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now:
     if reason is Reason.EXPIRED and any(at is not None and now >= at for at in _expirations(claim, pool)):
         return True
     return claim.is_true(MARKED[reason])
+
+
+def _consolidates(pool: PoolRecord) -> bool:
+    """Whether it ever does. Whoever has turned it off wants empty nodes to stay: nobody has to act."""
+    return pool.consolidate_after_ns is not None and pool.replicas is None
 
 
 def when_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Instants:

@@ -7,11 +7,14 @@ forecasts are all derived from such sets, so that no rule is written twice.
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
-from dovetail.model.refs import Ref
+from dovetail.model.refs import Redactable, Ref
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of
+
+_BUDGETS: Final = "PodDisruptionBudget"
 
 
 class Rule(StrEnum):
@@ -60,6 +63,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What explains the message further, and is not needed to act."""
     field: str = ""
     """What an edit of the node's NodePool has to change; empty: something else, or it is not known."""
+
+    @property
+    def words(self) -> str:
+        """The message for somebody who does not see the rule."""
+        is_bare = self.rule is Rule.POD_DISRUPTION_BUDGET and _BUDGETS not in self.message
+        return f"{_BUDGETS} {self.message}" if is_bare else self.message
+
+    @property
+    def told(self) -> Redactable:
+        """The words for somebody who knows the node, with the annotated object if they do not name it themselves."""
+        is_pods = self.object.kind == "Pod" and self.rule is not Rule.REPLACEMENT
+        about = f"{self.object}: " if is_pods or self.rule is Rule.NODE_DO_NOT_DISRUPT else ""
+        return Redactable(self.object, f"{about}{self.words}")
 
 
 def judge(

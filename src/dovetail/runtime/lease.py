@@ -32,6 +32,7 @@ from dovetail.ports import (
 )
 from dovetail.runtime.read_through import ReadThroughApi
 from dovetail.runtime.tasks import SHORTEST_WAIT_SECONDS, root_cause, within
+from dovetail.values.timestamp import spoken_time
 
 log = logging.getLogger(__name__)
 
@@ -337,7 +338,7 @@ class Election:
         holder = "" if spec is None else spec.holder_identity or ""
         if spec is not None and holder not in ("", self.identity, self._told_holder):
             self._told_holder = holder
-            since = {} if spec.acquire_time is None else {"since": micro_time(spec.acquire_time)}
+            since = {} if spec.acquire_time is None else {"since": spoken_time(spec.acquire_time)}
             self._log(logging.INFO, "waiting for the lease, which another process holds", holder=holder, **since)
 
     def _held(self, lease: Lease, began_at: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dovetail.api.names import EventReason
-from dovetail.ports import NODECLAIMS, PODS, Delete, Patch
+from dovetail.ports import NODECLAIMS, PODS, Create, Delete, Invalid, Patch, Resource
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.compute import ThreadCompute
 from tests.cluster.disruption.playing import Endings, Timeline, judge, name_of
@@ -23,6 +23,13 @@ from tests.cluster.run_process import KEPT
 from tests.cluster.termination.setting import GUARDED
 from tests.harness import manifests, screens
 from tests.harness.dumps import Printed
+
+ADMISSION = ("admissionregistration.k8s.io", "v1")
+POLICIES = Resource(*ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", dict[str, Any])
+POLICY_BINDINGS = Resource(
+    *ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", dict[str, Any]
+)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", dict[str, Any], namespaced=True)
 
 
 async def says(setting: Setting, claim: str, *words: str) -> None:
@@ -131,6 +138,44 @@ async def a_finalizer_on_a_pod(setting: Setting) -> None:
     await setting.api.write(Patch(raw, pod, {"metadata": {"finalizers": None}}, namespace=setting.name))
 
 
+async def probe(setting: Setting) -> None:
+    """Until a policy is in force."""
+    for number in range(100):
+        body = {"metadata": {"name": f"probe-{number}"}}
+        await setting.api.write(Create(CONFIG_MAPS, body, namespace=setting.name))
+        await setting.history.reaches(setting.history.now() + BETWEEN_LOOKS)
+
+
+async def an_eviction_that_a_policy_refuses(setting: Setting) -> None:
+    await setting.begin(budgets=EVERYTHING)
+    await setting.deploy("web", cpu="1")
+    (claim,) = await setting.has_nodes(1)
+    groups = (("", "configmaps"), ("", "pods/eviction"))
+    rules = [
+        {"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [plural]}
+        for group, plural in groups
+    ]
+    ours = {"matchLabels": {"kubernetes.io/metadata.name": setting.name}}
+    policy = {
+        "matchConstraints": {"namespaceSelector": ours, "resourceRules": rules},
+        "validations": [{"expression": "false", "message": "this needs a ticket"}],
+    }
+    named = {"metadata": {"name": f"{setting.name}.example.com"}}
+    binding = {"policyName": named["metadata"]["name"], "validationActions": ["Deny"]}
+    await setting.api.write(Create(POLICIES, named | {"spec": policy}))
+    await setting.api.write(Create(POLICY_BINDINGS, named | {"spec": binding}))
+    with pytest.raises(Invalid, match="this needs a ticket"):
+        await probe(setting)
+    await setting.api.write(Delete(NODECLAIMS, claim))
+    await says(setting, claim, "is stuck (S4 draining) since", "waits for Pod/", "evicting a pod fails: 422 Invalid")
+    await shows(setting, claim, blockers=set(), state="S4", stuck=True)
+    note = (await setting.event(EventReason.FAILED_DRAINING, setting.node(claim))).note
+    assert "this needs a ticket" in note
+    await setting.api.write(Delete(POLICY_BINDINGS, named["metadata"]["name"]))
+    await setting.api.write(Delete(POLICIES, named["metadata"]["name"]))
+    await setting.are_gone(claim)
+
+
 async def pods_that_have_no_other_place(setting: Setting) -> None:
     await setting.begin(budgets=EVERYTHING)
     (claim,) = await setting.hold("a", nodeSelector={"example.com/nowhere": "at-all"})
@@ -180,6 +225,7 @@ TIMELINES: Sequence[Timeline] = (
     a_budget_of_zero,
     a_misspelt_schedule_of_a_budget,
     a_finalizer_on_a_pod,
+    an_eviction_that_a_policy_refuses,
     pods_that_have_no_other_place,
     limits_that_leave_room_for_no_replacement,
     a_replacement_that_is_not_ready,

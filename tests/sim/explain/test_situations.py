@@ -13,9 +13,10 @@ from dovetail.cli.common.output import Times
 from dovetail.cli.top.keys import ViewState
 from dovetail.cli.top.nodes import NodeTable
 from dovetail.cli.top.rows import figures
-from dovetail.ports import KWOK_NODECLASSES, NODEPOOLS, PODS, Patch
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, PODS, Forbidden, Patch
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.loop.virtual_loop import InlineCompute
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time
 from dovetail.views.board.rows import NodeRow
 from tests.harness import manifests, screens
@@ -23,10 +24,12 @@ from tests.harness.disruption import drift, hold, node_of, others, play, pool, s
 from tests.harness.dumps import asked
 from tests.harness.provisioning import Setting
 from tests.harness.stage import stage
+from tests.harness.termination import FOR_EVER
 
 pytestmark = stage(play)
 
 PINNED: dict[str, Any] = {"nodeSelector": {"example.com/nowhere": "at-all"}}
+FROM_ONE: dict[str, Any] = {"annotations": {"karpenter.sh/disruption-schedule": "0 1 * * *"}}
 KEPT: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
 LIMITED = {"limits": {"cpu": "4"}}
 
@@ -68,7 +71,10 @@ async def test_a_pdb_that_can_never_allow_it(setting: Setting) -> None:
         "web can never allow it: minAvailable 1 leaves none of 1 to spare",
     )
     assert blockers(setting) == {"pod-disruption-budget"}
-    assert "can never allow it" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
+    (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
+    why = f"Pod/default/{pod}: PodDisruptionBudget web can never allow it: minAvailable 1 leaves none of 1 to spare"
+    assert f"Drifted: {why}" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)
+    assert why in " ".join(asked(setting, "plan", "--remove", node).lines)
     assert (await row_of(setting, node)).stuck is not None
 
 
@@ -79,10 +85,49 @@ async def test_a_drain_that_a_protected_pod_blocks_without_a_deadline(setting: S
     await setting.sim.run_for("1m")
     says(setting, node, "has been stuck (S4 draining) since", "waits for Pod/default/web-", "no terminationGracePeriod")
     says(setting, node, "→ remove the annotation karpenter.sh/do-not-disrupt from Pod/default/web-")
+    (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
+    assert asked(setting, "explain", f"pod/{pod}").body[2].endswith("no end date; the drain of its node waits for it")
     assert "the node waits until it is gone" in setting.notes(EventReason.FAILED_DRAINING, node)[0]
     row = await row_of(setting, node)
     assert row.stuck is not None
     assert row.stuck[0] == "Draining"
+
+
+async def test_an_eviction_that_a_policy_refuses(setting: Setting) -> None:
+    (claim,) = await stand(setting, pool())
+    node, refused = node_of(setting, claim), Forbidden("a policy says no", code=403, reason="Forbidden")
+    setting.sim.server.faults.add(Fault(error=refused), verb="evict", resource=PODS, times=FOR_EVER)
+    await setting.delete_claim(claim)
+    await setting.sim.run_for("2m")
+    says(
+        setting,
+        node,
+        "is stuck (S4 draining) since",
+        "waits for Pod/default/web-",
+        "evicting a pod fails: 403 Forbidden",
+    )
+    says(setting, node, f"→ see why: kubectl events -n default --for node/{node}")
+    assert "its eviction fails: a policy says no" in setting.notes(EventReason.FAILED_DRAINING, node)[0]
+    assert (await row_of(setting, node)).stuck is not None
+    setting.sim.server.faults.clear()
+    await setting.sim.run_for("10m")
+    assert setting.gone(NODECLAIMS, claim)
+
+
+async def test_an_eviction_that_is_refused_later(setting: Setting) -> None:
+    """The drain waits for a window first. A deadline limits it, so nobody has to act."""
+    (claim,) = await stand(setting, pool(template={"terminationGracePeriod": "24h"}), **FROM_ONE)
+    node, refused = node_of(setting, claim), Forbidden("a policy says no", code=403, reason="Forbidden")
+    setting.sim.server.faults.add(Fault(error=refused), verb="evict", resource=PODS, times=FOR_EVER)
+    await setting.delete_claim(claim)
+    await setting.sim.run_for("2m")
+    says(setting, node, "is leaving (S4 draining) since", "outside its disruption window")
+    await setting.sim.run_for("1h")
+    says(
+        setting, node, "is leaving (S4 draining) since", "evicting a pod fails: 403 Forbidden; what is left is deleted"
+    )
+    notes = setting.notes(EventReason.FAILED_DRAINING, node)
+    assert any("its eviction fails: a policy says no" in note for note in notes)
 
 
 async def test_a_budget_of_zero(setting: Setting) -> None:
@@ -95,7 +140,8 @@ async def test_a_budget_of_zero(setting: Setting) -> None:
     )
     says(setting, node, "→ correct spec.disruption.budgets: kubectl edit nodepool default")
     assert blockers(setting) == {"budget"}
-    assert "allows 0 nodes for Drifted" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
+    (note, *_) = setting.notes(EventReason.DISRUPTION_BLOCKED, node)
+    assert note == "Drifted: budgets[0] of NodePool default allows 0 nodes for Drifted now"
     # No screen calls it free.
     assert row_in(asked(setting, "explain", "-q").lines, node)[-3] == "stuck"
     row, now = await row_of(setting, node), setting.now()
@@ -151,7 +197,7 @@ async def test_pods_that_have_no_other_place(setting: Setting) -> None:
     says(setting, node, f"dovetail plan --remove {node}")
     assert blockers(setting) == {"replacement"}
     (note,) = setting.notes(EventReason.DISRUPTION_BLOCKED, node)
-    assert note.startswith("Drifted: ")
+    assert note.startswith("Drifted: default/p-stuck fits on no other node")
     assert "example.com/nowhere" in note
     row = await row_of(setting, node)
     assert row.stuck is not None
@@ -215,6 +261,10 @@ async def test_a_replacement_that_is_not_ready(setting: Setting) -> None:
     says(setting, node, "given up 20", f"→ kubectl describe nodeclaim {new}")
     row = await row_of(setting, node)
     assert row.stuck is None
+    assert (
+        "  replacement  "
+        in NodeTable([row], ViewState(), Times(setting.now(), UTC), None).line(row, selected=False).plain
+    )
     await setting.sim.run_for("8m20s")  # it is rolled back, and the replacement stays
     says(setting, node, "has been waiting (Drifted)", "the last replacement of NodePool default did not come up")
     assert blockers(setting) == {"replacement"}
@@ -263,7 +313,7 @@ async def test_a_node_pool_that_is_not_ready(setting: Setting) -> None:
         setting,
         node,
         "has been stuck (Drifted)",
-        "NodePool default makes no new nodes: it is not Ready",
+        "NodePool default makes no new nodes: it is not Ready: no AMI",
         "describe nodepool",
     )
     assert "NodePool default makes no new nodes" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]

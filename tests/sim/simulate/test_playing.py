@@ -79,6 +79,17 @@ def test_capacity_is_provisioned_and_paid_for() -> None:
     assert [each.rule for each in report.problems] == ["NodeClassAssumed"]
 
 
+def test_a_node_class_of_which_its_pool_says_that_it_is_gone_makes_no_nodes() -> None:
+    pool = yaml.safe_load(POOL)
+    condition = {"type": "NodeClassReady", "status": "False", "reason": "NodeClassNotFound", "message": "none"}
+    pool["status"] = {"conditions": [condition | {"lastTransitionTime": "2026-03-01T00:00:00Z"}]}
+    report = play(yaml.safe_dump(pool), WEB, scenario())
+    assert (report.nodes.launched, report.pods.pending) == (0, 3)
+    assert [(each.rule, str(each.object)) for each in report.problems] == [
+        ("NodeClassMissing", "KWOKNodeClass/default")
+    ]
+
+
 @pytest.mark.parametrize("requirement", ["", "{key: node.kubernetes.io/instance-type, operator: Exists}"])
 def test_a_pool_with_replicas_that_lists_no_instance_types_is_launched(requirement: str) -> None:
     """The cloud chooses, by what else the template asks for."""

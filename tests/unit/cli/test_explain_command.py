@@ -214,6 +214,15 @@ def test_the_same_input_gives_the_same_bytes(dovetail: Program) -> None:
     assert first == second
 
 
+def test_quiet_does_not_say_of_free_pods_that_they_are_not_there(dovetail: Program) -> None:
+    told = {
+        namespace: dovetail("explain", "-f", CLUSTER, "--at", AT, "-n", namespace, "-q").out
+        for namespace in ("kube-system", "nowhere")
+    }
+    assert "no pod of namespace kube-system is protected" in told["kube-system"]
+    assert "there are no pods in namespace nowhere" in told["nowhere"]
+
+
 def test_quiet_leaves_out_what_is_free_and_verbose_tells_every_rule(dovetail: Program) -> None:
     quiet, normal, verbose = (
         dovetail("explain", "-f", CLUSTER, "--at", "2026-03-06T16:20:00Z", *option).out

@@ -11,10 +11,10 @@ from tests.unit.cli.test_explain_command import AT
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
-def pool(*, ready: str = "True", **spec: Any) -> dict[str, Any]:
+def pool(name: str = "default", *, ready: str = "True", **spec: Any) -> dict[str, Any]:
     template = {"spec": {"nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}}}
     template["spec"]["requirements"] = []  # type: ignore[assignment]
-    metadata = {"name": "default", "creationTimestamp": "2026-03-01T00:00:00Z"}
+    metadata = {"name": name, "creationTimestamp": "2026-03-01T00:00:00Z"}
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
@@ -91,6 +91,14 @@ def test_limits_that_are_reached_are_the_cause(dovetail: Program) -> None:
 def test_a_pool_that_is_not_ready_is_the_cause(dovetail: Program) -> None:
     found = pending(dovetail, pool(ready="False"), pod())
     assert found["cause"].endswith("; NodePool default is left out: it is not Ready: no node class")
+
+
+def test_pools_that_are_not_ready_for_one_cause_are_told_once(dovetail: Program) -> None:
+    pools = [pool(name, ready="False") for name in ("a", "b", "c")]
+    found = pending(dovetail, *pools, pod())
+    assert found["cause"].endswith("; NodePool a is left out: it is not Ready: no node class, as are 2 others")
+    found = pending(dovetail, *pools, pod(nodeSelector={"karpenter.sh/nodepool": "b"}))
+    assert found["cause"].endswith("; NodePool b is left out: it is not Ready: no node class")
 
 
 def test_a_pod_that_no_type_can_hold_says_so(dovetail: Program) -> None:

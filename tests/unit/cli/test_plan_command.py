@@ -115,7 +115,7 @@ def test_a_budget_without_a_status_counts_the_pods_of_all_nodes(dovetail: Progra
     outcome = dovetail("plan", "-f", guarded, "--at", AT, "--remove", "batch-2fp8k", "-o", "json")
     (removal,) = json.loads(outcome.out)["removals"]
     figures = "1 of 2 pods are healthy, and 1 must be; it allows one when 1 more is healthy"
-    assert f"Pod/ml/trainer-0: trainer allows no disruption now: {figures}" in removal["blockers"]
+    assert f"Pod/ml/trainer-0: PodDisruptionBudget trainer allows no disruption now: {figures}" in removal["blockers"]
 
 
 def test_under_drive_no_node_is_replaced_by_a_cheaper_one(dovetail: Program) -> None:

@@ -1,8 +1,12 @@
 """Events about blocked nodes: each pass tells of some of them, and the next ones of the others."""
 
+import msgspec
+
+from dovetail.api.names import Reason
 from dovetail.controllers.disruption.reporter import Rotation, cause_of
 from dovetail.model.refs import Ref, Sentence
-from dovetail.planning.disruption.board import blocked_sentence
+from dovetail.planning.disruption.board import blocked_for
+from dovetail.rules.verdict import Rule, refuse
 from tests.harness import builders
 
 
@@ -33,8 +37,10 @@ def test_nodes_that_come_and_go_do_not_stop_it() -> None:
 
 
 def protected(pod: str, message: str, until: str | None = None) -> Sentence:
-    end = None if until is None else builders.at(until)
-    return Sentence("Drifted: ", blocked_sentence(Ref("Pod", "shop", pod), message, end))
+    verdict = refuse(Rule.DO_NOT_DISRUPT, Ref("Pod", "shop", pod), message)
+    if until is not None:
+        verdict = msgspec.structs.replace(verdict, until=builders.at(until))
+    return blocked_for(Reason.DRIFTED, verdict)
 
 
 def test_a_cause_stays_while_its_figures_instants_and_pods_change() -> None:
@@ -49,6 +55,6 @@ def test_another_rule_another_limit_and_no_end_are_other_causes() -> None:
         protected("web", "do-not-disrupt is 4h", "2026-03-01T10:00:00Z"),
         protected("web", "limits.cpu: 6 of 4 in use"),
         protected("web", "limits.memory: 6Gi of 4Gi in use"),
-        Sentence("Drifted: ", blocked_sentence(Ref("NodePool", "", "web"), "makes no new nodes", None)),
+        blocked_for(Reason.DRIFTED, refuse(Rule.REPLACEMENT, Ref("NodePool", "", "web"), "makes no new nodes")),
     ]
     assert len({cause_of(sentence) for sentence in sentences}) == len(sentences)

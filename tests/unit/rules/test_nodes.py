@@ -532,6 +532,12 @@ def test_wanted(subject: ClusterNode, expected: set[str]) -> None:
     assert wanted(subject) == expected
 
 
+@pytest.mark.parametrize("pool_", [pool(consolidate_after="Never"), pool(replicas=2)])
+def test_an_empty_node_has_no_reason_to_go_if_its_pool_never_consolidates(pool_: PoolRecord) -> None:
+    assert wanted(member(claim(), node()), pool_) == set()
+    assert wanted(member(claim(true=["Drifted"]), node()), pool_) == {"Drifted"}
+
+
 @pytest.mark.parametrize(
     ("expire_after", "graceful", "at_"),
     [

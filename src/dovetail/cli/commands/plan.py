@@ -237,5 +237,5 @@ def _removal(still: OneShotResult, drained: DrainedNode, snapshot: Snapshot, at:
     assessment = assess(snapshot, at)
     pods = (pod for member in snapshot.nodes if member.name == drained.node for pod in member.pods)
     refusals = (verdict for pod in pods for verdict in assessment.verdicts(pod) if not verdict.allowed)
-    blockers = [str(blocked_sentence(verdict.object, verdict.message, verdict.until)) for verdict in refusals]
+    blockers = [str(blocked_sentence(verdict)) for verdict in refusals]
     return removal_view(board, drained, solution, pool=still.pools[drained.node], blockers=blockers)

@@ -19,6 +19,7 @@ from dovetail.views.explain.data import AnswerView
 from dovetail.views.explain.pending import PendingSummary, PendingView
 from dovetail.views.explain.standings import LEAVING, NOW, NodeStanding, counted, free_word, standing_word
 from dovetail.views.explain.verdicts import (
+    DRAIN,
     BudgetView,
     Explanation,
     NodeView,
@@ -58,7 +59,8 @@ def explanation_lines(
     nodes, pods = explanation.nodes, explanation.pods
     of_namespace: list[str] = []
     if namespace is not None:
-        of_namespace = text.pod_table(pods) or [f"there are no pods in namespace {plain(namespace)}"]
+        none = f"no pod of namespace {plain(namespace)} is protected"
+        of_namespace = text.pod_table(pods) or [none if pods else f"there are no pods in namespace {plain(namespace)}"]
     workloads = explanation.workloads or ()
     owned = {(workload.namespace, name) for workload in workloads for name in workload.pods}
     if not verbose:
@@ -326,7 +328,7 @@ class _ExplainText:
             if pod.terminating is not UNSET:
                 state = self.times.localised(plain(pod.terminating))
             forced = "" if pod.forced_at is UNSET else f"; deleted by force {self.times.full(pod.forced_at)}"
-            lines.append(f"{name} {node}: {_coloured(state, good=pod.allowed)}{forced}")
+            lines.append(f"{name} {node}: {_coloured(state, good=pod.allowed)}{_holds_back(pod)}{forced}")
             if pod.next_step is not UNSET and pod.next_step:
                 lines.append(f"  → {plain(pod.next_step)}")
             if pod.pending is not UNSET:
@@ -461,6 +463,16 @@ def _pods_of(workload: WorkloadView, pods: tuple[PodView, ...]) -> tuple[PodView
 
 def _named(workload: WorkloadView) -> str:
     return plain(f"{workload.kind}/{workload.namespace}/{workload.name}")
+
+
+def _holds_back(pod: PodView) -> str:
+    if pod.blocks is UNSET:
+        return ""
+    return (
+        "; the drain of its node waits for it"
+        if pod.blocks == DRAIN
+        else f"; blocks {', '.join(pod.blocks)} of its node"
+    )
 
 
 def _alike(verdicts: Sequence[VerdictView]) -> list[tuple[str, VerdictView]]:

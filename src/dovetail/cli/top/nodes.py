@@ -124,7 +124,7 @@ class NodeTable:
         if blocked is not None and row.rule not in {rule for rule, *_ in causes}:
             return f"{_SHORT.get(row.rule, row.rule)} ({blocked[0]})"
         if not causes:
-            return ""
+            return _SHORT.get(row.rule, row.rule)
         rule, ref, workload, _ = causes[0]
         who = f" {workload or ref.path}" if ref.kind == "Pod" else ""
         more = f" +{len(causes) - 1}" if len(causes) > 1 else ""

@@ -104,4 +104,5 @@ class Recheck:
 
 def _sentence(verdict: Verdict) -> str:
     first = verdict.blockers[0] if verdict.blockers else verdict
-    return str(blocked_sentence(first.object, first.message, first.until))
+    said = str(blocked_sentence(first))
+    return said if first.object.path in said else f"{first.object}: {said}"  # a command may have several nodes

@@ -30,6 +30,7 @@ from dovetail.model.pod_records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions
 from dovetail.planning.node.drain import (
+    EVICTION_FAILS,
     DrainAction,
     DrainPlan,
     PodStep,
@@ -72,6 +73,7 @@ class Termination(KeyedController[str]):
         self._timings = timings
         # By name of a silent node: the version of the Node, and when its instance counts as gone.
         self._silent: dict[str, tuple[str, datetime | None]] = {}
+        evictions.tell_failures(self.add)
         self.own(cluster.nodes, own_name)
         self.follow(cluster.claims, cluster.node_names)
         self.follow(cluster.pods, self._node_of)
@@ -211,7 +213,7 @@ class Termination(KeyedController[str]):
     ) -> Done | None:
         """Returns None if the drain is over, else when to reconcile again."""
         plan = self._evictions.plan_of(node, now)
-        least_until = now if conditions is None else self._least_until(conditions, now)
+        least_until = now if conditions is None else self._least_until(conditions, plan, now)
         if deadline is not None and now >= deadline:
             # Before the instance is terminated, in the same reconcile (R17).
             forced = [
@@ -233,11 +235,13 @@ class Termination(KeyedController[str]):
             conditions.set(ConditionType.DRAINED)
         return None
 
-    def _least_until(self, conditions: Conditions, now: datetime) -> datetime:
+    def _least_until(self, conditions: Conditions, plan: DrainPlan, now: datetime) -> datetime:
         """When the minimum duration of the drain is over. A finished drain does not start again."""
         if conditions.is_true(ConditionType.DRAINED):
             return now
-        conditions.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
+        answers = (self._evictions.failure(step.pod) for step in plan.steps if step.action is DrainAction.EVICT)
+        failing = next((f"{EVICTION_FAILS}: {answer}" for answer in answers if answer), "")
+        conditions.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING, failing)
         since = conditions.since(ConditionType.DRAINED) or now
         return add(since, round(self._timings.least_drain_seconds * SECOND)) or now
 

@@ -5,7 +5,7 @@ for a change of its status. As a fallback, one pod of each budget is retried fro
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from random import Random
@@ -62,7 +62,8 @@ class Evictions(KeyedController[PodKey]):
         self._net: TokenBucket | None = None
         self._parked = ParkedPods()
         self.waves = EvictionWaves(cluster)
-        self._errors: dict[PodKey, str] = {}  # of evictions that are retried
+        self._errors: dict[PodKey, ApiError] = {}  # of evictions that are retried
+        self._told: list[Callable[[str], None]] = []  # of nodes where one begins to fail
         # Evictions that the status of the budget does not show yet.
         self._spent: dict[PdbKey, int] = {}
         cluster.pdbs.subscribe(self._budget_changed)
@@ -72,10 +73,20 @@ class Evictions(KeyedController[PodKey]):
         """Removes the pod from its node, as the drain plan says."""
         self.add((pod.namespace, pod.name, pod.uid))
 
+    def tell_failures(self, told: Callable[[str], None]) -> None:
+        """Calls this with the name of a node when the eviction of one of its pods begins to fail."""
+        self._told.append(told)
+
+    def failure(self, pod: PodRecord) -> str:
+        """The answer to the eviction of the pod, if no PodDisruptionBudget refuses it; it names no object."""
+        error = self._errors.get((pod.namespace, pod.name, pod.uid))
+        return "" if error is None else f"{error.code or ''} {error.reason or type(error).__name__}".lstrip()
+
     def refusal(self, pod: PodRecord) -> str | None:
         """Why the last eviction of the pod failed, or why the next one would be refused."""
         key = (pod.namespace, pod.name, pod.uid)
-        return self._parked.why(key) or self._errors.get(key) or self._refused(pod, self._budgets_of(pod))
+        failed = f"its eviction fails: {self._errors[key]}" if key in self._errors else None
+        return self._parked.why(key) or failed or self._refused(pod, self._budgets_of(pod))
 
     def is_held_up(self, pod: PodRecord) -> bool:
         """Whether the eviction of the pod fails, and not because its budget waits for the one before it."""
@@ -175,7 +186,10 @@ class Evictions(KeyedController[PodKey]):
             return self._park(key, budgets, error.message, node, tried=True)
         if isinstance(error, InternalError) and len(budgets) > 1:
             return self._park(key, budgets, "eviction does not support multiple PodDisruptionBudgets", node, tried=True)
-        self._errors[key] = f"its eviction fails: {error}"
+        before, self._errors[key] = self._errors.get(key), error
+        if str(before) != str(error):
+            for told in self._told:
+                told(node.metadata.name)
         raise error
 
     def _await_namespace(self, key: PodKey) -> Outcome:

@@ -9,7 +9,7 @@ from functools import cached_property
 import msgspec
 
 from dovetail.api.names import CapacityType, ConsolidationPolicy, Reason
-from dovetail.model.refs import Redactable, Ref, Sentence
+from dovetail.model.refs import Sentence
 from dovetail.rules.budgets import Allowance
 from dovetail.rules.nodes import CONSOLIDATION, ReasonVerdict
 from dovetail.rules.verdict import Verdict
@@ -89,18 +89,18 @@ class BlockedNode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def blocker(self) -> Sentence:
         """The first rule that blocks it."""
-        return blocked_sentence(self.first.object, self.first.message, self.first.until)
+        return blocked_sentence(self.first)
 
 
 def blocked_for(reason: Reason, verdict: Verdict) -> Sentence:
     """`Drifted: Pod/shop/cart-0: …`."""
-    return Sentence(f"{reason.value}: ", blocked_sentence(verdict.object, verdict.message, verdict.until))
+    return Sentence(f"{reason.value}: ", blocked_sentence(verdict))
 
 
-def blocked_sentence(about: Ref, message: str, until: datetime | None) -> Sentence:
-    """The message of a rule about its object, with the end of the block if the message does not have it."""
-    stamp = "" if until is None else spoken_time(until)
-    return Sentence(Redactable(about, f"{about}: {message}"), f", until {stamp}" if stamp not in message else "")
+def blocked_sentence(verdict: Verdict) -> Sentence:
+    """What blocks a node, with the end of the block if the message does not have it."""
+    stamp = "" if verdict.until is None else spoken_time(verdict.until)
+    return Sentence(verdict.told, f", until {stamp}" if stamp not in verdict.message else "")
 
 
 class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):

@@ -161,6 +161,8 @@ def terminating(pod: PodRecord, now: datetime) -> str:
 
 
 NAMED_AT_MOST = 3
+# Begins the message of the condition Drained if nothing that rules read holds a pod back.
+EVICTION_FAILS: Final = "evicting a pod fails"
 
 
 def waiting_note(steps: Sequence[PodStep], deadline: datetime | None, blocked: dict[str, str]) -> str:

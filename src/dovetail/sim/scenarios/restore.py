@@ -332,12 +332,16 @@ def _node_class_kind(objects: Sequence[ScenarioObject], problems: list[Finding])
 def _with_node_classes(
     objects: Sequence[ScenarioObject], kind: Resource[Any], start: datetime, problems: list[Finding]
 ) -> list[ScenarioObject]:
-    """Add node classes that are referenced and missing, and the Ready condition where there is none."""
-    missing = {
-        str(ref.get("name")): placed
+    """Add node classes that are referenced and missing, and the Ready condition where there is none.
+
+    A class of which a NodePool says that it is not there is not added.
+    """
+    users = [
+        (str(ref.get("name")), placed)
         for placed, ref in _references(objects)
         if (ref.get("group"), ref.get("kind")) == (kind.group, kind.kind)
-    }
+    ]
+    missing, known_missing = dict(users), {name for name, placed in users if _misses_its_class(placed)}
     since = timestamp(start)
     complete = []
     for placed in objects:
@@ -346,12 +350,26 @@ def _with_node_classes(
             if condition_status(placed.body, ConditionType.READY) is None:
                 placed = _with_true(placed, [ConditionType.READY], since)  # noqa: PLW2901
         complete.append(placed)
-    for name, user in sorted(missing.items()):
-        complete.insert(0, _with_true(_made(kind, name, user, spec={}), [ConditionType.READY], since))
-    if missing:
-        listed = ", ".join(f"{kind.kind}/{name}" for name in sorted(missing))
-        problems.append(assumption("NodeClassAssumed", listed, "is not in the input; taken to be there and ready"))
+    if gone := known_missing & missing.keys():
+        message = "does not exist, as its NodePool says, which makes no new nodes"
+        listed = _listed(kind, gone)
+        problems.append(assumption("NodeClassMissing", listed, message, "create it", severity=Severity.WARNING))
+    if assumed := sorted(missing.keys() - gone):
+        complete[:0] = [
+            _with_true(_made(kind, name, missing[name], spec={}), [ConditionType.READY], since) for name in assumed
+        ]
+        message = "is not in the input; taken to be there and ready"
+        problems.append(assumption("NodeClassAssumed", _listed(kind, assumed), message))
     return complete
+
+
+def _misses_its_class(placed: ScenarioObject) -> bool:
+    condition = condition_of(placed.body, ConditionType.NODECLASS_READY) or {}
+    return (condition.get("status"), condition.get("reason")) == ("False", ConditionReason.NODECLASS_NOT_FOUND)
+
+
+def _listed(kind: Resource[Any], named: Iterable[str]) -> str:
+    return ", ".join(f"{kind.kind}/{name}" for name in sorted(named))
 
 
 def _made(resource: Resource[Any], name: str, user: ScenarioObject, **fields: Any) -> ScenarioObject:

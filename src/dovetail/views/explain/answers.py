@@ -5,7 +5,7 @@ is stuck if somebody has to act.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from dovetail.api.names import DO_NOT_DISRUPT, ConditionType, Reason
@@ -13,7 +13,7 @@ from dovetail.model.node_records import NodeRecord
 from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
-from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, tells_most
+from dovetail.planning.node.drain import EVICTION_FAILS, DrainAction, PodStep, drain_plan, tells_most
 from dovetail.rules.budgets import BudgetConsumer, BudgetRule, PoolCounts
 from dovetail.rules.nodes import NOT_REPAIRED, ReasonVerdict, consolidation_reason
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
@@ -28,7 +28,7 @@ from dovetail.views.explain.standings import NodeStanding
 from dovetail.views.findings.budgets import inverse_budget, never_blocks
 
 _MOST_USERS: Final = 3
-_BUDGETS: Final = "PodDisruptionBudget"
+_USUAL_EVICTION: Final = timedelta(minutes=1)
 
 
 def answer(assessment: Assessment, node: NodeAssessment, judged: Sequence[ReasonVerdict]) -> AnswerView:
@@ -120,7 +120,7 @@ def _blocked(assessment: Assessment, node: NodeAssessment, reason_verdict: Reaso
     return AnswerView(
         standing,
         reason_verdict.reason,
-        Sentence(_about(cause), used, others),
+        Sentence(cause.told, used, others),
         _since(node, reason_verdict.reason),
         free_at,
         Sentence(budget_step(pool, node.member.name) if spent and pool is not None else next_step(cause, node)),
@@ -169,19 +169,6 @@ def _needs_somebody(verdict: Verdict) -> bool:
     return verdict.until is None and not verdict.transient
 
 
-def _about(verdict: Verdict) -> Redactable:
-    """The message, with the name of a pod that it does not name itself."""
-    is_named = verdict.object.kind != "Pod" or verdict.rule is Rule.REPLACEMENT
-    named = "" if is_named else f"{verdict.object}: "
-    return Redactable(verdict.object, f"{named}{_message(verdict)}")
-
-
-def _message(verdict: Verdict) -> str:
-    """A message that begins with the name of a PodDisruptionBudget says that it is one."""
-    is_bare = verdict.rule is Rule.POD_DISRUPTION_BUDGET and _BUDGETS not in verdict.message
-    return f"{_BUDGETS} {verdict.message}" if is_bare else verdict.message
-
-
 def _since(node: NodeAssessment, reason: Reason) -> datetime | None:
     claim = node.member.claim
     since = None if claim is None else claim.true_since(DISRUPTION_REASONS[reason].condition)
@@ -199,9 +186,9 @@ def _steady(member: ClusterNode, judged: Iterable[ReasonVerdict]) -> AnswerView:
     step: str | Redactable = ""
     blocker = _longest(judged, Reason.DRIFTED)
     if blocker is not None:
-        cause += ["; if it had one: ", _about(blocker)]
+        cause += ["; if it had one: ", blocker.told]
     elif (consolidation_blocker := _longest(judged, consolidation_reason(member))) is not None:
-        cause += ["; it is not consolidated: ", _about(consolidation_blocker)]
+        cause += ["; it is not consolidated: ", consolidation_blocker.told]
         if consolidation_blocker.rule is Rule.POD_DISRUPTION_BUDGET and consolidation_blocker.transient:
             about = consolidation_blocker.object
             step = Redactable(about, f"see which pod is not healthy: kubectl get pods -n {about.namespace}")
@@ -286,14 +273,15 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
     if node.state is not NodeState.DRAINING:
         return AnswerView(NodeStanding.WAITING, None, Sentence("its pods are gone"), since, None)
     steps = drain_plan(member.pods, deadline=node.deadline, now=assessment.at).steps
-    waits = [_waited_for(assessment, step) for step in sorted(steps, key=tells_most)]
+    failing = _failing(member)
+    waits = [_waited_for(assessment, step, failing) for step in sorted(steps, key=tells_most)]
     if not waits:
         cause = Sentence(
             f"drained; {'Karpenter terminates its instance' if theirs else 'its instance is terminated'} next"
         )
         return AnswerView(NodeStanding.WAITING, None, cause, since, None)
     step, text, verdict = waits[0]
-    stuck = node.deadline is None and verdict is not None and _needs_somebody(verdict)
+    stuck = node.deadline is None and (text == failing if verdict is None else _needs_somebody(verdict))
     more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
     forced = "; no terminationGracePeriod limits the drain" if stuck else ""
     if node.deadline is not None:
@@ -310,25 +298,37 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
         ),
         since,
         node.deadline if verdict is None or verdict.until is None else verdict.until,
-        Sentence(_drain_step(step, verdict, node, assessment.at)),
+        Sentence(_drain_step(step, verdict, node, since, assessment.at)),
         "" if verdict is None else verdict.rule,
     )
 
 
-def _waited_for(assessment: Assessment, step: PodStep) -> tuple[PodStep, str, Verdict | None]:
+def _failing(member: ClusterNode) -> str:
+    """How evictions fail, if they do: no rule tells that, for example of an admission webhook."""
+    drained = None if member.claim is None else member.claim.conditions.get(ConditionType.DRAINED)
+    message = "" if drained is None else drained.message
+    return message if message.startswith(EVICTION_FAILS) else ""
+
+
+def _waited_for(assessment: Assessment, step: PodStep, failing: str) -> tuple[PodStep, str, Verdict | None]:
     """The pod, why the drain waits for it, and the verdict that blocks it."""
     if step.action is DrainAction.GOING:
         return step, step.why, None
     blocking = [verdict for verdict in assessment.limiting(step.pod) if not verdict.allowed]
     if not blocking:
-        return step, step.why, None
+        return step, (failing if step.action is DrainAction.EVICT else "") or step.why, None
     verdict = max(blocking, key=_lasts)
-    return step, _message(verdict), verdict
+    return step, verdict.words, verdict
 
 
-def _drain_step(step: PodStep, verdict: Verdict | None, node: NodeAssessment, at: datetime) -> str | Redactable:
+def _drain_step(
+    step: PodStep, verdict: Verdict | None, node: NodeAssessment, since: datetime | None, at: datetime
+) -> str | Redactable:
     if verdict is not None:
         return next_step(verdict, node)
+    if step.action is DrainAction.EVICT:
+        overdue = since is not None and at - since > _USUAL_EVICTION
+        return f"see why: kubectl events -n default --for node/{node.member.name}" if overdue else ""
     ends_at = step.pod.deleted_at
     return "" if ends_at is None or ends_at > at else Redactable(step.pod.object, overdue_step(step.pod))
 

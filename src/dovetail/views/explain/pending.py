@@ -1,6 +1,6 @@
 """Says why pods are pending: which node one waits for, or why none can be made; and how many wait for what."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dovetail.api.names import ConditionType
+from dovetail.api.names import NODEPOOL_LABEL, ConditionType
 from dovetail.model.node_records import ClaimRecord
 from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.model.refs import MaySee, Ref
@@ -176,10 +176,22 @@ def pending_view(pod: PodRecord, facts: PendingFacts) -> PendingView:
         return PendingView(PendingReason.NEW_NODE, cause)
     refusal, details = facts.refused.get(pod.uid, ("", ""))
     why = [refusal] if refusal else []
-    why += [f"NodePool {name} is left out: {flaw}" for name, flaw in facts.pools_left_out.items()]
+    why += _left_out(pod, facts.pools_left_out)
     why += [] if facts.types_known else [_TYPES_UNKNOWN]
     cause = f"fits on no node, and none can be made for it: {'; '.join(why)}"
     return PendingView(PendingReason.UNPLACEABLE, cause, details=details or UNSET)
+
+
+def _left_out(pod: PodRecord, pools: Mapping[str, str]) -> Iterator[str]:
+    """NodePools that cannot be used: each cause once, and only that of the NodePool that the pod asks for."""
+    asked = None if pod.scheduling is None else pod.scheduling.spec.node_selector.get(NODEPOOL_LABEL)
+    alike: dict[str, list[str]] = {}
+    for name, flaw in pools.items():
+        if asked is None or name == asked:
+            alike.setdefault(flaw, []).append(name)
+    for flaw, named in alike.items():
+        others = f", as {'is 1 other' if len(named) == 2 else f'are {len(named) - 1} others'}" if named[1:] else ""
+        yield f"NodePool {named[0]} is left out: {flaw}{others}"
 
 
 def _not_asking(pod: PodRecord) -> PendingView:

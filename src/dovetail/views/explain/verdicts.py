@@ -5,6 +5,7 @@ docs/explain.md describes the data for scripts.
 
 from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
+from typing import Final
 
 from msgspec import UNSET, UnsetType
 
@@ -33,6 +34,9 @@ from dovetail.views.explain.pending import PendingSummary, PendingView, pending_
 from dovetail.views.explain.problems import all_problems
 from dovetail.views.explain.workloads import WorkloadView
 from dovetail.views.turns import turns
+
+DRAIN: Final = ("drain",)
+"""What a pod blocks whose node is being drained."""
 
 
 class VerdictView(View, frozen=True, omit_defaults=True):
@@ -246,7 +250,7 @@ def _blocks(pod: PodRecord, assessment: Assessment) -> tuple[str, ...]:
     if node is None:
         return ()
     if node.state in IN_DISRUPTION:
-        return ("drain",) if is_drainable(pod) else ()
+        return DRAIN if is_drainable(pod) else ()
     return tuple(
         reason_verdict.reason
         for reason_verdict in assessment.reasons(node).values()

@@ -86,7 +86,8 @@ function never(found, now, onFilter, onOpen) {
     const [cause] = causesOf(row, spanAt(row, now));
     return entry(row, '', cause ? by(cause) : 'no single rule', onOpen);
   });
-  return tile('Never free', found.never.length, 'until somebody acts', 'is:never', onFilter, list(lines, 'Every node becomes free with time.'));
+  const rest = found.stuck.length ? 'All other nodes become free with time.' : 'Every node becomes free with time.';
+  return tile('Never free', found.never.length, 'until somebody acts', 'is:never', onFilter, list(lines, rest));
 }
 
 function who(found, onFilter) {
