@@ -102,7 +102,7 @@ async def test_an_eviction_that_a_policy_refuses(setting: Setting) -> None:
     says(
         setting,
         node,
-        "is stuck (S4 draining) since",
+        "has been stuck (S4 draining) since",
         "waits for Pod/default/web-",
         "evicting a pod fails: 403 Forbidden",
     )
@@ -121,10 +121,10 @@ async def test_an_eviction_that_is_refused_later(setting: Setting) -> None:
     setting.sim.server.faults.add(Fault(error=refused), verb="evict", resource=PODS, times=FOR_EVER)
     await setting.delete_claim(claim)
     await setting.sim.run_for("2m")
-    says(setting, node, "is leaving (S4 draining) since", "outside its disruption window")
+    says(setting, node, "has been leaving (S4 draining) since", "outside its disruption window")
     await setting.sim.run_for("1h")
     says(
-        setting, node, "is leaving (S4 draining) since", "evicting a pod fails: 403 Forbidden; what is left is deleted"
+        setting, node, "has been leaving (S4 draining) since", "evicting a pod fails: 403 Forbidden; what is left is deleted"
     )
     notes = setting.notes(EventReason.FAILED_DRAINING, node)
     assert any("its eviction fails: a policy says no" in note for note in notes)
