@@ -167,7 +167,9 @@ async def an_eviction_that_a_policy_refuses(setting: Setting) -> None:
     with pytest.raises(Invalid, match="this needs a ticket"):
         await probe(setting)
     await setting.api.write(Delete(NODECLAIMS, claim))
-    await says(setting, claim, "has been stuck (S4 draining) since", "waits for Pod/", "evicting a pod fails: 422 Invalid")
+    await says(
+        setting, claim, "has been stuck (S4 draining) since", "waits for Pod/", "evicting a pod fails: 422 Invalid"
+    )
     await shows(setting, claim, blockers=set(), state="S4", stuck=True)
     note = (await setting.event(EventReason.FAILED_DRAINING, setting.node(claim))).note
     assert "this needs a ticket" in note

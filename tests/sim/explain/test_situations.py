@@ -124,7 +124,10 @@ async def test_an_eviction_that_is_refused_later(setting: Setting) -> None:
     says(setting, node, "has been leaving (S4 draining) since", "outside its disruption window")
     await setting.sim.run_for("1h")
     says(
-        setting, node, "has been leaving (S4 draining) since", "evicting a pod fails: 403 Forbidden; what is left is deleted"
+        setting,
+        node,
+        "has been leaving (S4 draining) since",
+        "evicting a pod fails: 403 Forbidden; what is left is deleted",
     )
     notes = setting.notes(EventReason.FAILED_DRAINING, node)
     assert any("its eviction fails: a policy says no" in note for note in notes)
