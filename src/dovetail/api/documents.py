@@ -46,6 +46,7 @@ class InputError(Exception):
         self.line = line
         self.field = field
         self.message = message
+        self.ends_early = False  # what is there has no mistake
 
     def __str__(self) -> str:
         place = [f"document {self.document}"] if self.document is not None else []
@@ -255,7 +256,9 @@ def _one_json(data: bytes, view: memoryview, start: int, place: _Position) -> tu
                 end = at - 1  # msgspec names the byte after the first character that does not belong to the value
                 continue
             words = _BYTE.sub("", message) if match else "JSON is malformed: the text ends too early"
-            raise place.error(f"{words} (byte {at})", line=_line(data, at)) from None
+            damaged = place.error(f"{words} (byte {at})", line=_line(data, at))
+            damaged.ends_early = match is None
+            raise damaged from None
     raise AssertionError("unreachable: the second round has no trailing characters")
 
 

@@ -158,12 +158,12 @@ def _select(
     place: str,
 ) -> Explanation:
     """Only the named objects with the pods of workloads, and the problems about them or about a whole kind."""
-    views: dict[str, PodView | NodeView | PoolView | WorkloadView] = {
-        **{f"pod/{pod.namespace}/{pod.name}": pod for pod in explanation.pods},
-        **{f"{workload.kind.lower()}/{workload.namespace}/{workload.name}": workload for workload in workloads},
-        **{f"node/{node.name}": node for node in explanation.nodes},
-        **{f"nodeclaim/{node.node_claim}": node for node in explanation.nodes if node.node_claim},
-        **{f"nodepool/{pool.name}": pool for pool in explanation.nodepools},
+    views: dict[Ref, PodView | NodeView | PoolView | WorkloadView] = {
+        **{Ref("pod", pod.namespace, pod.name): pod for pod in explanation.pods},
+        **{Ref(workload.kind.lower(), workload.namespace, workload.name): workload for workload in workloads},
+        **{Ref("node", "", node.name): node for node in explanation.nodes},
+        **{Ref("nodeclaim", "", node.node_claim): node for node in explanation.nodes if node.node_claim},
+        **{Ref("nodepool", "", pool.name): pool for pool in explanation.nodepools},
     }
     matches = named_objects(views, objects, namespace, kinds=KINDS_AND_WORKLOADS, place=place)
     chosen = {id(view): view for view in matches}.values()

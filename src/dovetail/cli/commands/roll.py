@@ -127,7 +127,7 @@ async def roll(
     for text, targets in zip(
         objects, named_objects(by_name, objects, "", kinds=NODE_KINDS, place="cluster"), strict=True
     ):
-        if not targets and not text.partition("/")[0].lower().startswith(("nodepool", "np")):
+        if targets is None:
             fail(f"{text} has no NodeClaim, so no controller can replace it")
         meant |= {target.claim.metadata.uid: target for target in targets}
     at = now()

@@ -8,6 +8,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.cli.common.live import all_pages
+from dovetail.model.refs import Ref
 from dovetail.planning.rolling import RollOutcome, RollStep
 from dovetail.ports import (
     NODECLAIMS,
@@ -44,8 +45,8 @@ class RolledNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     uid: str
 
 
-async def targets_by_name(api: KubeApi) -> Mapping[str, tuple[RollTarget, ...]]:
-    """The NodeClaims that `node/X`, `nodeclaim/X` and `nodepool/X` mean. Raises ApiError."""
+async def targets_by_name(api: KubeApi) -> Mapping[Ref, tuple[RollTarget, ...] | None]:
+    """The NodeClaims that `node/X`, `nodeclaim/X` and `nodepool/X` mean; None: the Node has none. Raises ApiError."""
     nodes, claims, pools = (
         await all_pages(api, NODES),
         await all_pages(api, NODECLAIMS),
@@ -54,16 +55,15 @@ async def targets_by_name(api: KubeApi) -> Mapping[str, tuple[RollTarget, ...]]:
     claims.sort(key=lambda claim: claim.metadata.name)
     node_of = {node.spec.provider_id: node.metadata.name for node in nodes if node.spec.provider_id}
     targets = [RollTarget(claim=claim, node=node_of.get(claim.status.provider_id, "")) for claim in claims]
-    meant: dict[str, tuple[RollTarget, ...]] = {f"node/{node.metadata.name}": () for node in nodes}
-    meant |= {f"nodepool/{pool.metadata.name}": () for pool in pools}
+    meant: dict[Ref, tuple[RollTarget, ...] | None] = {Ref("node", "", node.metadata.name): None for node in nodes}
+    of_pool: dict[str, list[RollTarget]] = {pool.metadata.name: [] for pool in pools}
     for target in targets:
-        meant[f"nodeclaim/{target.claim.metadata.name}"] = single = (target,)
+        meant[Ref("nodeclaim", "", target.claim.metadata.name)] = single = (target,)
         if target.node:
-            meant[f"node/{target.node}"] = single
-        pool = f"nodepool/{target.claim.metadata.pool}"
-        if pool in meant:
-            meant[pool] += (target,)
-    return meant
+            meant[Ref("node", "", target.node)] = single
+        if target.claim.metadata.pool in of_pool:
+            of_pool[target.claim.metadata.pool].append(target)
+    return meant | {Ref("nodepool", "", name): tuple(theirs) for name, theirs in of_pool.items()}
 
 
 async def act(

@@ -151,16 +151,16 @@ def _chooses_capacity_type(requirement: objects.NodeSelectorRequirement) -> bool
 def _duration_flaws(pool: objects.NodePool) -> Iterator[FieldError]:
     """The CRD accepts durations that are too long to represent. Ignoring them would switch a limit off."""
     spec, disruption = pool.spec.template.spec, pool.spec.disruption
-    fields = {
-        f"{_TEMPLATE}.expireAfter": spec.expire_after,
-        "spec.disruption.consolidateAfter": disruption.consolidate_after,
-        "spec.disruption.gracefulExpireAfter": disruption.graceful_expire_after,
-    }
-    for field, text in fields.items():
+    fields = (
+        (_TEMPLATE, "expireAfter", spec.expire_after),
+        ("spec.disruption", "consolidateAfter", disruption.consolidate_after),
+        ("spec.disruption", "gracefulExpireAfter", disruption.graceful_expire_after),
+    )
+    for parent, name, text in fields:
         try:
             parse_nillable(text)
         except DurationError as error:
-            yield FieldError(field, f"{field.rpartition('.')[2]}: {error}", "write a shorter time, or Never")
+            yield FieldError(f"{parent}.{name}", f"{name}: {error}", "write a shorter time, or Never")
     try:
         parse_simple(spec.termination_grace_period or "0s")
     except DurationError as error:

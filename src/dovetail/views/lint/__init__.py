@@ -31,6 +31,7 @@ from dovetail.views.lint.chart_values import VALUES, values_findings
 from dovetail.views.lint.pdbs import SelectablePods, pdb_findings
 from dovetail.views.lint.placing import PoolNodes, placing_of, pool_nodes
 from dovetail.views.lint.pools import (
+    ADDED_FIELDS,
     INVALID,
     NO_DRAIN_LIMIT,
     UNUSABLE,
@@ -321,7 +322,7 @@ class _Linter:
     def _as_one(self, subject: Subject, findings: list[Finding]) -> list[Finding]:
         """The fields that a new version moves or renames are one finding: that about the version."""
         fields = [problem for problem in findings if is_change_of_version(problem)]
-        changed = [problem for problem in fields if problem.remedy != f"add {problem.field}"]
+        changed = [problem for problem in fields if problem.field not in ADDED_FIELDS]
         changes = "".join(f"; {problem.field}: {problem.remedy}" for problem in changed)
         for place, problem in enumerate(self._found[subject]):
             if problem.rule == "OldApiVersion":

@@ -56,15 +56,13 @@ _MOVED = {
 }
 # Values of older versions that still have one meaning.
 _FORMER_VALUES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
-# Fields that v1 moves or renames.
-_CHANGED_FIELDS = frozenset(
-    {
-        "spec.disruption.expireAfter",
-        "spec.disruption.consolidationPolicy",
-        *(f"{path}.{name}" for path in ("spec", _TEMPLATE) for name in ("kubelet", "nodeClassRef.apiVersion")),
-        *(f"{path}.nodeClassRef.group" for path in ("spec", _TEMPLATE)),
-    }
-)
+# Fields that v1 has in the place of others, and those that it moves, renames or has in their place.
+ADDED_FIELDS = frozenset(f"{path}.nodeClassRef.group" for path in ("spec", _TEMPLATE))
+_CHANGED_FIELDS = ADDED_FIELDS | {
+    "spec.disruption.expireAfter",
+    "spec.disruption.consolidationPolicy",
+    *(f"{path}.{name}" for path in ("spec", _TEMPLATE) for name in ("kubelet", "nodeClassRef.apiVersion")),
+}
 
 
 def is_change_of_version(problem: Finding) -> bool:
@@ -135,7 +133,7 @@ def field_remedy(kind: str, value: object, violation: SchemaViolation) -> str:
 def _remedy(schema: Schema, value: object, violation: SchemaViolation) -> str:
     field = violation.field
     wanted, (given, name) = _schema_at(schema, field), _value_at(value, field)
-    if violation.message == "is required":
+    if violation.missing:
         return f"add {field}"
     if wanted.get("type") == "string" and isinstance(given, int | float) and not isinstance(given, bool):
         return "put it in quotes"
