@@ -258,6 +258,9 @@ def test_spot_that_is_not_replaced_by_spot() -> None:
         "has no reason to go; it is not consolidated: all of it is spot capacity, and spot is not replaced by spot "
         "unless the feature gate SpotToSpotConsolidation is on"
     )
+    assert _explained(items, "node/ip-10-0-139-32")[4] == (
+        "  → see what the feature gate would do: dovetail plan --spot-to-spot"
+    )
 
 
 def test_why_a_node_is_not_consolidated() -> None:

@@ -118,8 +118,9 @@ def _with_consolidation(
     if consolidation is None or node.answer is UNSET:
         return node
     answer = msgspec.structs.replace(node.answer, cause=Sentence(node.answer.cause, "; ", consolidation.words))
-    if consolidation.waits and pool is not None and not answer.next_step:
-        answer = msgspec.structs.replace(answer, next_step=Sentence(budget_step(pool, node.name)))
+    step = budget_step(pool, node.name) if consolidation.waits and pool is not None else consolidation.step
+    if step and not answer.next_step:
+        answer = msgspec.structs.replace(answer, next_step=Sentence(step))
     return msgspec.structs.replace(node, answer=answer)
 
 

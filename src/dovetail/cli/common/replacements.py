@@ -6,7 +6,7 @@ user names a pending pod.
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from dovetail.cli.common.read_kinds import PLACING_KINDS
 from dovetail.cli.common.sources import ClusterInput
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.instance_types import InstanceType
-from dovetail.model.refs import Ref
+from dovetail.model.refs import Ref, Sentence
 from dovetail.planning.disruption.replaceable import ReplacementVerdicts
 from dovetail.rules.reasons import MARKED
 from dovetail.rules.states import IN_DISRUPTION
@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from dovetail.views.explain.pending import PendingView
 
 
+_SPOT_STEP: Final = "see what the feature gate would do: dovetail plan --spot-to-spot"
+
+
 class ConsolidationAnswer(NamedTuple):
-    """Whether a node would be consolidated, in words. `waits`: only its budgets keep it."""
+    """Whether a node would be consolidated, in words, and what to do. `waits`: only its budgets keep it."""
 
     words: str
     waits: bool
+    step: str
 
 
 def assessed(
@@ -115,6 +119,7 @@ def consolidation_of(
         return {}
     from dovetail.planning.disruption.execution import execution_of  # noqa: PLC0415  (as above)
     from dovetail.planning.disruption.methods import decide_pass  # noqa: PLC0415
+    from dovetail.planning.disruption.replacing import SPOT_TO_SPOT  # noqa: PLC0415
     from dovetail.views.plan import NodeOutcome, node_outcomes  # noqa: PLC0415
 
     answers = {}
@@ -136,6 +141,7 @@ def consolidation_of(
             if goes
             else f"it is not consolidated: {'; '.join(node.why)}",
             waits=node.fate is NodeOutcome.WAITS,
+            step=_SPOT_STEP if decision.refused.get(name) == Sentence(SPOT_TO_SPOT) else "",
         )
     return answers
 

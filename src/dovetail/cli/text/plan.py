@@ -79,7 +79,7 @@ class _PlanText:
         rest = f"; of the other nodes {others}" if others else ""
         nodes = sum(len(command.nodes) for command in plan.commands)
         saved = sum(command.savings_per_hour or 0.0 for command in plan.commands)
-        saving = f", saving {_price(saved)}" if saved else ""
+        saving = f", saving {_price(saved)}{_guessed(plan.prices.known_share)}" if saved else ""
         pods = sum(len(command.pods) for command in plan.commands)
         moved = f" with {count(pods, 'pod')}" if pods else ""
         return f" {count(len(plan.commands), 'command')} would start, for {count(nodes, 'node')}{moved}{saving}{rest}"
@@ -155,6 +155,13 @@ def _target(move: MoveView) -> str:
     if move.to is None:
         return click.style(f"nowhere: {plain(move.why)}", fg="red") if move.why else "wherever the scheduler puts it"
     return plain(move.to)
+
+
+def _guessed(known_share: float | None) -> str:
+    """Marks a sum of prices that are not all known."""
+    if known_share is None or known_share == 1:
+        return ""
+    return " (partly guessed)" if known_share else " (guessed)"
 
 
 def _price(dollars: float) -> str:
