@@ -337,7 +337,8 @@ class DisruptionCommands(KeyedController[str]):
         async with self._one_by_one:  # each look counts on what the one before has let go
             lost = await self._why_no_room(record, members, now)
             if lost is None:
-                self._let_go.update(claim.metadata.name for claim in members)
+                there = {name for name in self._let_go if self._cluster.claims.value(name) is not None}
+                self._let_go = there.union(claim.metadata.name for claim in members)
         if lost is not None:
             if self._execution.shares_room and now < record.deadline:
                 return Done(ROOM_SECONDS)
@@ -361,7 +362,6 @@ class DisruptionCommands(KeyedController[str]):
 
     def _not_let_go(self, record: CommandRecord) -> list[objects.NodeClaim]:
         """The claims of other commands whose drain has not begun."""
-        self._let_go = {name for name in self._let_go if self._cluster.claims.value(name) is not None}
         others = (claim for claim in self._recorded.values() if self._id_on(claim) not in ("", record.id))
         return [
             claim for claim in others if claim.metadata.name not in self._let_go and not is_going(self._cluster, claim)
