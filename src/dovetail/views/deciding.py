@@ -14,7 +14,7 @@ from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.names import DovetailMode
 from dovetail.model.beside import BesideMode, read_hold
-from dovetail.model.decider import Decider, DecidingController, version_in
+from dovetail.model.decider import Decider, DecidingController, version_of
 
 LEASES: Final = frozenset((names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE))
 _OF_CLUSTER: Final = frozenset(("Node", names.NODECLAIM_KIND))
@@ -30,6 +30,7 @@ _MODES: Final = {BesideMode.GUARD: DovetailMode.GUARD, BesideMode.DRIVE: Dovetai
 
 
 class _Container(objects.Wire, frozen=True):
+    name: str = ""
     image: str = ""
     args: tuple[str, ...] = ()
 
@@ -54,7 +55,7 @@ class _ControllerPod(objects.ApiObject, frozen=True):
 
     @property
     def version(self) -> str | None:
-        return next(filter(None, (version_in(container.image) for container in self.spec.containers)), None)
+        return version_of({container.name: container.image for container in self.spec.containers})
 
     @property
     def mode(self) -> DovetailMode:

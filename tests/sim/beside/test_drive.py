@@ -175,6 +175,22 @@ async def test_a_drifted_node_whose_pods_have_room_only_in_waves_gets_one_node_f
     assert len(setting.cloud.machines) == 3
 
 
+@pytest.mark.parametrize("nodes", [2, 3])
+async def test_replacements_that_start_together_do_not_wait_for_each_other(setting: Driven, nodes: int) -> None:
+    """In some orders of arrival a large pod finds no room on them, because two small ones share one."""
+    await setting.begin(pool(budgets=[{"nodes": "100%"}]))
+    for app, cpu in (("large", "3"), ("small", "700m")):
+        await setting.sim.apply(manifests.deployment(app, replicas=nodes, cpu=cpu))
+        await setting.runs_all(app, nodes)
+    old = [each["metadata"]["name"] for each in setting.claims()]
+    assert len(old) == nodes
+    await new_edition(setting)
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, *old), timeout="30m")
+    for app in ("large", "small"):
+        await setting.runs_all(app, nodes)
+    assert len(setting.cloud.machines) <= 2 * nodes
+
+
 # -- the gate ----------------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.model.decider import Decider, DecidingController, version_in
+from dovetail.model.decider import Decider, DecidingController, version_of
 from dovetail.ports import LEASES, PODS, ApiError, Clock, Forbidden, KubeApi
 from dovetail.runtime.lease import ObservedLease, sighted
 
@@ -18,6 +18,7 @@ READS_DURATIONS: Final = (1, 12)
 
 
 class _ImageContainer(objects.Wire, frozen=True):
+    name: str = ""
     image: str = ""
 
 
@@ -126,5 +127,4 @@ async def _version_of(api: KubeApi, lease: objects.Lease) -> str | None:
     if not name:
         return None
     pods = await api.list(PODS.read_as(_ImagePod), namespace=namespace, fields=f"metadata.name={name}")
-    images = [container.image for pod in pods.items for container in pod.spec.containers]
-    return next(filter(None, map(version_in, images)), None)
+    return version_of({container.name: container.image for pod in pods.items for container in pod.spec.containers})

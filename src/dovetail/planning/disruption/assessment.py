@@ -251,9 +251,15 @@ class DisruptionPlanner:
             board = results[-1].board
         return ValidationOutcome(assessment=assessment, results=tuple(results))
 
-    def without_room(self, snapshot: ClusterSnapshot, pods: Collection[str], waves: Waves) -> PodInfo | None:
-        """The last look before a drain: the pod of a command that would find no room; None: all do (R55)."""
-        return still_without_room(self._world_of(snapshot), snapshot.owed, pods, waves)
+    def without_room(
+        self, snapshot: ClusterSnapshot, pods: Collection[str], staying: Collection[str], waves: Waves
+    ) -> PodInfo | None:
+        """The last look before a drain: the pod of a command that would find no room; None: all do (R55).
+
+        `staying`: pods of other commands, which have not had this look yet.
+        """
+        owed = tuple(pod for pod in snapshot.owed if pod.uid not in staying)
+        return still_without_room(self._world_of(snapshot), owed, pods, waves)
 
     # -- assessment ----------------------------------------------------------------------------------------------------
 
