@@ -189,6 +189,9 @@ async def test_a_finalizer_on_a_pod(setting: Setting) -> None:
     assert step.endswith(f"if nobody removes it, do: kubectl edit pod {pod['metadata']['name']} -n default")
     (note,) = setting.notes(EventReason.FAILED_DRAINING, node)
     assert "held by finalizer example.com/archive; ignored from" in note
+    ignored_from = note.partition("ignored from ")[2].partition(")")[0]
+    forecast = asked(setting, "forecast").lines
+    assert any(line.endswith(f"the drain should be over {ignored_from}") for line in forecast)
 
 
 async def test_pods_that_have_no_other_place(setting: Setting) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit.api.crd_cases import nodepool
 from tests.unit.cli.running import Program
 
 CLUSTER = str(Path(__file__).parents[3] / "examples" / "cluster.yaml")
@@ -212,6 +213,21 @@ def test_reading_from_standard_input_a_directory_and_several_files(dovetail: Pro
 def test_the_same_input_gives_the_same_bytes(dovetail: Program) -> None:
     first, second = (dovetail("explain", "-f", CLUSTER, "--at", AT, "-o", "json").out for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize(
+    ("budget", "rule"),
+    [
+        ({"nodes": "5x"}, "InvalidBudget"),
+        ({"nodes": "1", "reasons": ["Foo"]}, "InvalidBudget"),
+        ({"reasons": ["Drifted"]}, "InvalidField"),
+    ],
+)
+def test_a_mistake_of_a_budget_is_told_once(dovetail: Program, budget: dict[str, Any], rule: str) -> None:
+    """That the field is refused, too, said that it counts as not set: the budget counts as 0."""
+    pool = nodepool({"disruption": {"budgets": [budget]}})
+    outcome = dovetail("explain", "-f", dovetail.file(json.dumps(pool)), "--at", AT, "-o", "json")
+    assert [problem["rule"] for problem in json.loads(outcome.out)["problems"]] == [rule]
 
 
 def test_quiet_does_not_say_of_free_pods_that_they_are_not_there(dovetail: Program) -> None:

@@ -18,6 +18,7 @@ from dovetail.views.assessment import Assessment, NodeAssessment
 from dovetail.views.explain.badges import hanging
 from dovetail.views.findings.beside import left_holds, mark_findings
 from dovetail.views.findings.budgets import limit_findings, unread_graceful
+from dovetail.views.findings.joined import without_repetition
 from dovetail.views.findings.pods import NOT_REPAIRED, Template, node_findings, protection_findings
 from dovetail.views.findings.subject import Subject
 
@@ -34,7 +35,7 @@ def all_problems(
     """
     snapshot = assessment.snapshot
     pods, nodes = snapshot.pods if pods is None else pods, assessment.nodes if nodes is None else nodes
-    return (*given, *snapshot.problems, *_found_problems(assessment, pods, nodes))
+    return tuple(without_repetition((*given, *snapshot.problems, *_found_problems(assessment, pods, nodes))))
 
 
 def _found_problems(

@@ -10,6 +10,7 @@ from dovetail.api import names
 from dovetail.model.finding import Finding
 from dovetail.model.refs import Ref, Sentence
 
+INVALID: Final = "InvalidField"
 # Who makes whom. The name of what is made begins with that of its maker.
 _RANKS: Final = {
     **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "CronJob"), 0),
@@ -21,6 +22,31 @@ _RANKS: Final = {
 }
 _NAMELESS: Final = frozenset({"Node", names.NODECLAIM_KIND})
 _ALIKE: Final = frozenset({"Pod"}) | _NAMELESS
+
+
+# Which other rule explains the same field of the same object better.
+_BETTER: Final = {
+    INVALID: names.EventReason.INVALID_BUDGET.value,
+    names.ConditionReason.NODEPOOL_VALIDATION_FAILED.value: INVALID,
+}
+
+
+def without_repetition(findings: Iterable[Finding]) -> list[Finding]:
+    """Without findings that another one explains better: the budget's own, or the API server's refusal."""
+    listed = list(findings)
+    fields: defaultdict[tuple[str, Ref], list[str]] = defaultdict(list)
+    for finding in listed:
+        fields[finding.rule, finding.object].append(finding.field)
+    return [
+        finding
+        for finding in listed
+        if finding.rule not in _BETTER
+        or not any(_within(finding.field, above) for above in fields[_BETTER[finding.rule], finding.object])
+    ]
+
+
+def _within(field: str, above: str) -> bool:
+    return field == above or field.startswith((f"{above}[", f"{above}."))
 
 
 def joined(findings: Iterable[Finding]) -> list[Finding]:

@@ -21,6 +21,7 @@ from dovetail.values.timestamp import spoken_time
 from dovetail.views.forecast.data import Certainty, ForecastEvent, ForecastEventType
 
 _TIMINGS = Timings()
+_STUCK = timedelta(seconds=_TIMINGS.stuck_pod_seconds)
 # Enough for a pod with a window of a minute an hour that a budget blocks for weeks.
 _MOST_STEPS = 1000
 _KARPENTERS_END = "deadline of Karpenter's drain: what is left has been deleted; the instance ends when it is gone"
@@ -99,16 +100,21 @@ class _Walk:
             elif step.action is DrainAction.EVICT:
                 self._evict(step.pod, now)
         followed = any(step.action is DrainAction.LATER for step in plan.steps)
-        going = [pod.deleted_at for pod in self.waiting.values() if pod.deleted_at is not None]
+        going = [at for pod in self.waiting.values() if (at := self._ends_at(pod)) is not None]
         self._last_end = max([self._last_end, *going])
         # Terminating pods are followed only if another group waits for them.
         self.waiting = {
             key: pod
             for key, pod in self.waiting.items()
-            if pod.deleted_at is None or (followed and pod.deleted_at > now)
+            if (at := self._ends_at(pod)) is None or (followed and at > now)
         }
         instants = [plan.until, *(going if followed else ())]
         return min((at for at in instants if at is not None and at > now), default=None)
+
+    def _ends_at(self, pod: PodRecord) -> datetime | None:
+        """When a terminating pod is gone. One that should be gone already is ignored after a while."""
+        held = pod.deleted_at is not None and pod.deleted_at <= self._begins_at
+        return pod.deleted_at + _STUCK if held and pod.deleted_at is not None else pod.deleted_at
 
     def gone_at(self) -> datetime | None:
         """None: a pod stays without end."""

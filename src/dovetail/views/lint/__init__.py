@@ -19,6 +19,7 @@ from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.values.duration import SECOND, short_duration
 from dovetail.views.findings.beside import mark_findings
+from dovetail.views.findings.joined import without_repetition
 from dovetail.views.findings.pods import (
     coerced_findings,
     misnamed_findings,
@@ -32,9 +33,7 @@ from dovetail.views.lint.pdbs import SelectablePods, pdb_findings
 from dovetail.views.lint.placing import PoolNodes, placing_of, pool_nodes
 from dovetail.views.lint.pools import (
     ADDED_FIELDS,
-    INVALID,
     NO_DRAIN_LIMIT,
-    UNUSABLE,
     claim_findings,
     class_findings,
     is_change_of_version,
@@ -316,7 +315,7 @@ class _Linter:
         coerced = coerced_findings(subject, document, durations=self._settings.node_durations)
         # The schema has the others.
         findings += [problem for problem in coerced if problem.field.startswith("metadata")]
-        findings = _without_repetition(findings)
+        findings = without_repetition(findings)
         return self._as_one(subject, findings) if document.api_version == OLD_VERSION else findings
 
     def _as_one(self, subject: Subject, findings: list[Finding]) -> list[Finding]:
@@ -448,22 +447,6 @@ def _selects_nothing(document: Document) -> bool:
     except InputError:
         return False
     return isinstance(spec, dict) and spec.get("selector") == {}
-
-
-def _without_repetition(findings: list[Finding]) -> list[Finding]:
-    """Without findings that another one explains better: the budget's own, or the API server's refusal."""
-    budgets = [problem.field for problem in findings if problem.rule == names.EventReason.INVALID_BUDGET]
-    refused = [problem.field for problem in findings if problem.rule == INVALID]
-    better = {INVALID: budgets, UNUSABLE: refused}
-    return [
-        problem
-        for problem in findings
-        if not any(_within(problem.field, above) for above in better.get(problem.rule, ()))
-    ]
-
-
-def _within(field: str, above: str) -> bool:
-    return field == above or field.startswith((f"{above}[", f"{above}."))
 
 
 def _too_long(asked: _PodGracePeriod, short: list[tuple[Subject, int]]) -> Finding:

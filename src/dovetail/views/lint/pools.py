@@ -19,10 +19,11 @@ from dovetail.values.mending import is_unitless, meant_duration
 from dovetail.values.spelling import meant_word
 from dovetail.views.findings.beside import mark_findings
 from dovetail.views.findings.budgets import BUDGETS, budget_findings, dropped_graceful, unread_graceful
+from dovetail.views.findings.joined import INVALID
 from dovetail.views.findings.pods import annotation_field, misnamed_findings, node_findings
 from dovetail.views.findings.subject import Subject
 
-INVALID, UNKNOWN = "InvalidField", "UnknownField"
+UNKNOWN = "UnknownField"
 NO_DRAIN_LIMIT = "DrainWithoutLimit"
 UNUSABLE = names.ConditionReason.NODEPOOL_VALIDATION_FAILED.value
 _TEMPLATE = "spec.template.spec"
