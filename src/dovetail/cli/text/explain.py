@@ -143,7 +143,7 @@ class _ExplainText:
         if answer.standing in (NodeStanding.FREE, NodeStanding.STEADY):
             return noted + (click.style(cause, fg="green") if answer.standing == NodeStanding.FREE else cause)
         is_stuck, is_leaving = answer.standing == NodeStanding.STUCK, node.state in IN_DISRUPTION
-        state = "stuck" if is_stuck else LEAVING if is_leaving else answer.standing.value
+        state = "stuck" if is_stuck else LEAVING if is_leaving else answer.standing
         state = f"{'is' if answer.since is None else 'has been'} {state}"
         why = answer.reason or ("starting" if is_stuck and not is_leaving else "")
         if is_leaving:
