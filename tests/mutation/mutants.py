@@ -385,9 +385,9 @@ MUTANTS = (
     _break("unknown instance types have no room", REPLACEABLE, "if types_known else _unknown(candidate)", "", REPLACEABLE_TESTS),
     # -- planning: beside Karpenter
     _break("a node in a command is asked for again", ROLLING, "        or names.DISRUPTION_COMMAND in claim.metadata.annotations\n", "", ROLLING_TESTS),
-    _break("a node that guard replaces for its age is asked for too", ROLLING, " or _is_stamped(annotations):\n        return RollStep(RollOutcome.ALREADY_ASKED)", ":\n        return RollStep(RollOutcome.ALREADY_ASKED)", ROLLING_TESTS),
+    _break("a node that guard replaces for its age is asked for too", ROLLING, " or is_stamped(annotations):\n        return RollStep(RollOutcome.ALREADY_ASKED)", ":\n        return RollStep(RollOutcome.ALREADY_ASKED)", ROLLING_TESTS),
     _break("an undone request leaves the stamp for Karpenter", ROLLING, "            back[names.NODEPOOL_HASH] = before\n", "            pass\n", ROLLING_TESTS),
-    _break("an undone request writes a hash that is no stamp", ROLLING, "        if _is_stamped(annotations):\n", "        if True:\n", ROLLING_TESTS),
+    _break("an undone request writes a hash that is no stamp", ROLLING, "        if is_stamped(annotations):\n", "        if True:\n", ROLLING_TESTS),
     _break("a node is held only from the end of its window", HOLDING, "if now < held_from:", "if now < closes_at:", HOLDING_TESTS),
     _break("a short window is held from its start", HOLDING, "min(lead, (closes_at - opened_at) / 2)", "lead", HOLDING_TESTS),
     _break("nodes are held for pods that Karpenter leaves alone", HOLDING, " or respected_by_karpenter(pod):", ":", HOLDING_TESTS),
