@@ -147,6 +147,10 @@ def test_the_filter_stands_in_the_address(page: Page, example: Snapshot) -> None
         expect(page.locator("#filter")).to_have_value("is:free")
         page.locator("#filter").fill("pool:batch trainer")
         expect(page.locator(".item.node .name")).to_have_text(["batch-2fp8k"])
+        page.locator("#filter").fill("ns:ml")
+        expect(page.locator(".item.node .name")).to_have_text(["batch-2fp8k", "batch-9dwlm", "batch-t5hxv"])
+        page.locator("#filter").fill("ns:m")
+        expect(page.locator(".empty")).to_have_text("No node matches the filter.")
         page.locator("#filter").fill("nobody-has-this")
         expect(page.locator(".empty")).to_have_text("No node matches the filter.")
 
