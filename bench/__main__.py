@@ -1,5 +1,6 @@
 """`make bench`: how long, how much memory, and how both grow with the size.
 
+`python -m bench` prints all tables but these.
 `python -m bench draining` prints the tables of drains as well, which take minutes on a real API server.
 `python -m bench shrinking 200` prints nothing but how a cluster of that size shrinks there, which takes ten.
 `python -m bench plans` prints nothing but how plans of random clusters come out; see bench/plans.py.
@@ -14,10 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bench.churn import print_churn, print_scale_out
 from bench.cluster import PODS_PER_NODE
@@ -50,24 +51,29 @@ class Figure(NamedTuple):
     peak_mb: float
 
 
-def main() -> None:
-    """Print every table."""
+# What is printed alone, with the arguments that follow its name.
+_ALONE: Final[Mapping[str, Callable[[list[str]], None]]] = {
+    "plans": lambda rest: print_plans(*map(float, rest)),
+    "rounds": lambda rest: print_rounds(*map(float, rest)),
+    "churn": print_churn,
+    "scale-out": print_scale_out,
+    "shrinking": lambda rest: print_real_shrinking(*map(int, rest)),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Print every table, or those that are named."""
+    if {"-h", "--help"} & set(arguments[:1]):
+        print(__doc__)
+        return 0
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if name not in ("", "draining", *_ALONE):
+        print(f"there is no bench {name!r}; `python -m bench --help` lists them", file=sys.stderr)
+        return 2
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    if sys.argv[1:2] == ["plans"]:
-        print_plans(*map(float, sys.argv[2:4]))
-        return
-    if sys.argv[1:2] == ["rounds"]:
-        print_rounds(*map(float, sys.argv[2:3]))
-        return
-    if sys.argv[1:2] == ["churn"]:
-        print_churn(sys.argv[2:])
-        return
-    if sys.argv[1:2] == ["scale-out"]:
-        print_scale_out(sys.argv[2:])
-        return
-    if sys.argv[1:2] == ["shrinking"]:
-        print_real_shrinking(*map(int, sys.argv[2:]))
-        return
+    if name in _ALONE:
+        _ALONE[name](rest)
+        return 0
     print_startup()
     print_explain("json", [500, 1_500, 5_000])
     print_explain("yaml", [50, 150, 500])
@@ -83,8 +89,9 @@ def main() -> None:
     print_disruption()
     print_shrinking()
     print_holdups()
-    if "draining" in sys.argv[1:]:
+    if name == "draining":
         print_draining()
+    return 0
 
 
 def run(*arguments: str) -> Figure:
@@ -169,4 +176,4 @@ def _microseconds(action: Callable[[], object], times: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -387,8 +387,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     silent_since: datetime | None = None
     claim_uid: str = ""  # of its NodeClaim, to find unknown machines again
     claim_name: str = ""
-    pool: str = ""
-    created_at: datetime | None = None
 
 
 class Interruption(msgspec.Struct, frozen=True, kw_only=True):

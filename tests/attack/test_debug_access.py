@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -20,13 +19,14 @@ from dovetail.cli.run.process import asks_for_tokens
 from dovetail.controllers.disruption.engine import PastDecision
 from dovetail.model.refs import Ref
 from dovetail.planning.disruption.board import Candidate, Method
-from dovetail.planning.disruption.commands import BudgetUse, Command
+from dovetail.planning.disruption.commands import BudgetUse, Command, PodDestination
 from dovetail.planning.disruption.validation import Rejection, RejectionCause
 from dovetail.scheduling.fast.witness import Shortage
 from dovetail.scheduling.placement import NewClaim
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.resources import Resources
 from tests.attack.api_server import ApiServer
+from tests.harness.ports import free_port
 from tests.harness.stage import PARAMETER, gives, stage
 from tests.unit.cli.test_run import told
 
@@ -49,7 +49,7 @@ COMMAND: Final = Command(
             pool="general", pods=("pod-uid",), requirements=Requirements(), types=("small",), requests=Resources()
         ),
     ),
-    landing={"pod-uid": "replacement 1"},
+    landing={"pod-uid": PodDestination(replacement=1)},
     budgets={"general": BudgetUse(limit=2, allowed=1, takes=1)},
 )
 REJECTED: Final = Rejection(cause=RejectionCause.SCHEDULING, message=WITNESS_PARTS, nodes=("n1",))
@@ -85,12 +85,6 @@ def may_list(user: str, resource: str, namespace: str) -> bool:
     if user == "tenant" and resource == "pods":
         return namespace == "shop"
     return user != "scraper" or resource != "nodepools"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

@@ -59,6 +59,11 @@ class Told:
     async def to(self, sight: Visibility) -> str:
         return "\n".join([each async for each in self._answers(sight)])
 
+    async def left_alone(self, node: str, sight: Visibility) -> str:
+        """What the page says of a node, with everything that the reader may see."""
+        details = await self._stream.details(f"Node/{node}", sight)
+        return str(details.left_alone)
+
     async def _answers(self, sight: Visibility) -> AsyncIterator[str]:
         body, _, _ = await self._stream.whole(sight)
         yield body.decode()
@@ -175,6 +180,8 @@ async def test_no_sentence_of_the_engine_names_a_hidden_pod(seed: int) -> None:
     told = Told(source, history, left_alone)
     sight = someone(dice)
     assert leaks(await told.to(sight), sight, pods) == []
+    for node, why in left_alone.items():
+        assert await told.left_alone(node, sight) == str(why.redacted(sight.may_see))
     everything = await told.to(EVERYTHING)
     assert all(msgspec.json.encode(str(why)).decode() in everything for why in left_alone.values())
 

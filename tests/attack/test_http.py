@@ -37,6 +37,7 @@ from dovetail.web.listener import ListenerLimits
 from dovetail.web.probes import SCRAPES_AT_ONCE, always_well, metrics_route, probe_routes, serving
 from dovetail.web.sources import PushedSource
 from tests.attack.api_server import ApiServer
+from tests.harness.ports import free_port
 from tests.harness.stage import PARAMETER, gives, real_time, stage
 from tests.unit.cli.test_run import told
 
@@ -44,12 +45,6 @@ PATIENCE_SECONDS: Final = 8.0
 HALF_SENT: Final = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 Connection = tuple[StreamReader, StreamWriter]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 pytestmark = stage(real_time)

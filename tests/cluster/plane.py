@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -20,13 +19,12 @@ from typing import Any, Final, Self
 from tests.cluster import lease
 from tests.cluster.access import ADMIN, POLL_SECONDS, Cluster, kubeconfig_text
 from tests.cluster.build import binary
+from tests.harness.ports import free_ports
 
 KWOK_CONFIG: Final = Path(__file__).with_name("kwok.yaml")
 START_SECONDS: Final = 60  # far more than it takes; a busy machine is no failure
 TERMINATE_SECONDS: Final = 20
 ATTEMPTS: Final = 3
-# Below the ports that Linux gives to outgoing connections, so that a component finds its port again when restarted.
-PORTS: Final = range(20000, 32768)
 
 # Users and their groups. All but the first may do nothing until a test binds them to a role.
 USERS: Final[Mapping[str, Sequence[str]]] = {ADMIN: ("system:masters",), "dovetail": (), "somebody": ()}
@@ -316,19 +314,3 @@ class ControlPlane(Cluster):
             f"--kubeconfig={self.kubeconfig_of('kwok')}",
             f"--server-address=127.0.0.1:{self._ports['kwok']}",
         ]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on now. By the system's randomness: tests seed Python's."""
-    ports: list[int] = []
-    for port in secrets.SystemRandom().sample(PORTS, k=200):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise StartError("no free ports")

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -24,6 +23,7 @@ from dovetail.web.app import board_served
 from dovetail.web.sources import LiveSource
 from tests.cluster.access import Cluster, eventually
 from tests.cluster.run_process import KEPT, RunProcess
+from tests.harness.ports import free_port
 from tests.harness.stage import PARAMETER, gives, stage
 
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
@@ -181,12 +181,6 @@ async def test_the_stream_withholds_the_same(session: aiohttp.ClientSession, set
         assert (await stream.content.readuntil(b"\n\n")).startswith(b"event: reset")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _read(port: int, path: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
@@ -197,7 +191,7 @@ def _read(port: int, path: str) -> tuple[int, str]:
 
 
 def test_the_controller_shows_what_it_knows(setting: Setting) -> None:
-    port = _free_port()
+    port = free_port()
     with RunProcess(setting.plane, "--dry-run", f"--dashboard-port={port}") as program:
         program.wait_for(lambda: any(line.get("what") == "dashboard" for line in program.lines))
         assert "Dovetail" in _read(port, "/")[1]
@@ -205,7 +199,7 @@ def test_the_controller_shows_what_it_knows(setting: Setting) -> None:
 
 
 def test_on_an_address_that_others_can_reach_the_controller_asks_for_a_token(setting: Setting) -> None:
-    port = _free_port()
+    port = free_port()
     options = [f"--dashboard-port={port}", "--dashboard-address=0.0.0.0"]
     with RunProcess(setting.plane, "--dry-run", *options) as program:
         program.wait_for(lambda: any(line.get("what") == "dashboard" for line in program.lines))

@@ -141,7 +141,8 @@ def test_it_holds_and_stamps_within_its_rights_and_cleanup_leaves_nothing(plane:
     before = picture(plane, *paths)
     kubeconfig = account_kubeconfig(plane, tmp_path)
     where = "--leader-election-namespace=dovetail-system"
-    with RunProcess(plane, where, "--hold-pods", "--lead=5m", kubeconfig=kubeconfig, mode="guard") as replica:
+    told = (where, "--hold-pods", "--lead=5m", "--karpenter-version=1.11")
+    with RunProcess(plane, *told, kubeconfig=kubeconfig, mode="guard") as replica:
         replica.wait_leading()
         replica.wait_for(lambda: is_held(plane, "held"))
         assert names.HELD not in annotations_of(plane, f"{NODES}/users")

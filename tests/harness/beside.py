@@ -19,13 +19,14 @@ from prometheus_client import generate_latest
 from dovetail.api import names
 from dovetail.api.names import ConditionType
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.model.beside import OFF
 from dovetail.ports import Clock, Create, Delete, KubeApi, Patch, Resource
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.tasks import root_cause
-from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw, active, deleting
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.karpenter import Karpenter
 from dovetail.values.timestamp import parse_time
 from tests.contract.backends import RealCluster, SimulatedCluster, condition
 from tests.contract.bodies import DEPLOYMENTS, NODECLAIMS, NODECLASSES, NODEPOOLS, NODES, PODS, Object
@@ -81,7 +82,9 @@ class SimulatedBeside(SimulatedCluster):
     async def guard(self) -> AsyncIterator[Metrics]:
         async with asyncio.TaskGroup() as tasks:
             program = BesideProgram(
-                self._sim, tasks, lambda cluster, metrics: guard_controllers(cluster, metrics, GuardOptions())
+                self._sim,
+                tasks,
+                lambda cluster, metrics: guard_controllers(cluster, metrics, KarpenterWatch("1.15"), GuardOptions()),
             )
             await program.start()
 

@@ -18,17 +18,17 @@ from dovetail.api import names
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.driven_cluster import DrivenCluster
 from dovetail.controllers.beside.driving import DriveOptions, drive_controllers
-from dovetail.controllers.beside.karpenter_watch import LOOK_SECONDS, KarpenterWatch
+from dovetail.controllers.beside.karpenter_watch import FIRST_LOOKS_SECONDS, KarpenterWatch
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import EVENTS, NODES, Clock, KubeApi
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.checkers.checkers import RULES
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.karpenter import Karpenter
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from tests.harness.provisioning import Setting
 from tests.harness.running import Program, run_controllers
@@ -77,7 +77,7 @@ async def watched(setting: Driven) -> None:
     api = setting.sim.server.client(names.COMPONENT)
     while True:
         await setting.watch.look(api, setting.sim.clock)
-        await setting.sim.clock.sleep(LOOK_SECONDS)
+        await setting.sim.clock.sleep(FIRST_LOOKS_SECONDS)
 
 
 @gives("setting")
@@ -87,9 +87,10 @@ def drive(
     seed: int = 0,
     register_seconds: float = 30.0,
     options: DriveOptions | None = None,
+    karpenter_version: str = "",
     **running: Any,
 ) -> None:
-    """Runs the scenario with drive and a Karpenter."""
+    """Runs the scenario with drive and a Karpenter. With `karpenter_version` drive believes that it runs."""
     settings: list[Driven] = []
 
     def controllers_of(program: Program) -> Sequence[Controller]:
@@ -98,7 +99,7 @@ def drive(
         cluster = program.cluster
         assert isinstance(cluster, DrivenCluster)
         given = options or DriveOptions(compute=InlineCompute())
-        setting.watch = KarpenterWatch()
+        setting.watch = KarpenterWatch(karpenter_version)
         return drive_controllers(cluster, setting.metrics, setting.watch, given, Timings())
 
     async def within(sim: SimCluster, program: Program) -> None:

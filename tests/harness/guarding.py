@@ -10,77 +10,38 @@ from prometheus_client import CollectorRegistry
 from dovetail.api import names
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.model.beside import Hold, read_hold
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, KubeApi, Patch
-from dovetail.runtime.events import EventRecorder
-from dovetail.runtime.manager import Controller, Manager, ManagerTimings
+from dovetail.runtime.manager import Controller
 from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import SimCluster, run
-from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.karpenter import Karpenter
 from tests.harness import manifests
-from tests.harness.running import RecordingClient
+from tests.harness.running import ManagedProgram
 from tests.harness.stage import gives
 
 ControllersOf = Callable[[WatchedCluster, Metrics], Sequence[Controller]]
 
 
-class BesideProgram:
-    """Guard, or other controllers beside Karpenter. After `kill` and `start` it is another process."""
+class BesideProgram(ManagedProgram):
+    """Guard, or other controllers beside Karpenter."""
 
-    cluster: WatchedCluster
     metrics: Metrics
-    api: RecordingClient
 
     def __init__(self, sim: SimCluster, group: asyncio.TaskGroup, controllers_of: ControllersOf) -> None:
-        self.sim = sim
-        self._group = group
-        self._controllers_of = controllers_of
-        self._task: asyncio.Task[None] | None = None
-        self._stop = asyncio.Event()
-        self.through: Callable[[KubeApi], KubeApi] = lambda api: api  # what the next process sees of the API
+        super().__init__(sim, group)
+        self.controllers_of = controllers_of
 
-    async def start(self) -> None:
-        """Returns when all caches are synced."""
-        assert self._task is None, "it is running"
-        clock = self.sim.clock
-        self.api = RecordingClient(self.sim.server, names.COMPONENT)
-        api = self.through(self.api)
-        self.cluster = WatchedCluster(api, clock)
+    def _watch(self, api: KubeApi) -> WatchedCluster:
+        return WatchedCluster(api, self.sim.clock)
+
+    def _make_controllers(self) -> Sequence[Controller]:
         self.metrics = Metrics(CollectorRegistry())
-        self._stop = asyncio.Event()
-        manager = Manager(
-            api,
-            clock,
-            election=None,
-            recorder=EventRecorder(api, clock, instance="test"),
-            reflectors=self.cluster.reflectors,
-            controllers=self._controllers_of(self.cluster, self.metrics),
-            timings=ManagerTimings(heartbeat_seconds=3600.0),
-        )
-        self._task = self._group.create_task(manager.run(self._stop), name="manager")
-        for reflector in self.cluster.reflectors:
-            await reflector.wait_synced()
-
-    async def stop(self) -> None:
-        """As on SIGTERM."""
-        if self._task is not None:
-            self._stop.set()
-            await self._task
-            self._task = None
-
-    async def kill(self) -> None:
-        """As on SIGKILL: requests under way may or may not take effect."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-
-    async def restart(self) -> None:
-        await self.kill()
-        await self.start()
+        return self.controllers_of(self.cluster, self.metrics)
 
     def writes(self, what: str = "patch nodes ") -> int:
         """How many requests since the start begin with this."""
@@ -89,9 +50,9 @@ class BesideProgram:
     def count(self, metric: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(metric, labels) or 0.0
 
-    def events(self, reason: str) -> list[Raw]:
+    def events(self, reason: str = "") -> list[Raw]:
         """The events on the server, oldest first."""
-        found = [event for event in self.sim.objects(EVENTS) if event["reason"] == reason]
+        found = [event for event in self.sim.objects(EVENTS) if reason in ("", event["reason"])]
         return sorted(found, key=lambda event: str(event["eventTime"]))
 
 
@@ -109,7 +70,7 @@ def run_beside(
     *,
     started: bool = True,
     karpenter: bool = False,
-    controllers_of: ControllersOf | None = None,
+    karpenter_version: str = "1.11",
     seed: int = 0,
     shuffle: bool = False,
     latency_seconds: float = 0.0,
@@ -117,10 +78,12 @@ def run_beside(
     """Runs the scenario with guard beside it. `started` False: the scenario starts guard itself.
 
     `karpenter`: there is a simulated Karpenter. Otherwise nobody disrupts the nodes, which `stand` makes.
+    `karpenter_version`: guard believes that it runs; empty: guard looks at its Lease.
     """
+    watch = KarpenterWatch(karpenter_version)
 
     def of_guard(cluster: WatchedCluster, metrics: Metrics) -> Sequence[Controller]:
-        return guard_controllers(cluster, metrics, options)
+        return guard_controllers(cluster, metrics, watch, options)
 
     async def within(sim: SimCluster) -> None:
         try:
@@ -131,11 +94,13 @@ def run_beside(
                     cloud = await stack.enter_async_context(slow)
                     world = KarpenterWorld(await stack.enter_async_context(Karpenter(sim, cloud)), cloud)
                 group = await stack.enter_async_context(asyncio.TaskGroup())
-                program = BesideProgram(sim, group, controllers_of or of_guard)
+                program = BesideProgram(sim, group, of_guard)
+                looking = group.create_task(watch.run(sim.server.client(names.COMPONENT), sim.clock))
                 if started:
                     await program.start()
                 await scenario(sim, program, world)
                 await program.stop()
+                looking.cancel()
         except BaseExceptionGroup as errors:
             cause = root_cause(errors)
             raise cause from cause.__cause__

@@ -9,6 +9,7 @@ pytestmark = stage(run_controllers, lambda program: [NodePoolHash(program.cluste
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -53,45 +54,39 @@ def watched_by_run(api: KubeApi, clock: Clock, failures: Failures | None) -> Wat
     return WatchedCluster(api, clock, KWOK_NODECLASSES.read_as(objects.NodeClass), failures=failures)
 
 
-class Program:
-    """The program under test. After `kill` and `start` it is another process: what was in memory is gone."""
+class ManagedProgram(ABC):
+    """A program on the simulated cluster. After `kill` and `start` it is another process, which remembers nothing."""
 
     cluster: WatchedCluster
     api: RecordingClient
     recorder: EventRecorder
     controllers: Sequence[Controller] = ()
 
-    def __init__(
-        self,
-        sim: SimCluster,
-        group: asyncio.TaskGroup,
-        controllers_of: ControllersOf,
-        checkers: Checkers,
-        failures: Failures | None = None,
-        *,
-        cluster_of: ClusterOf = watched_by_run,
-    ) -> None:
+    def __init__(self, sim: SimCluster, group: asyncio.TaskGroup, failures: Failures | None = None) -> None:
         self.sim = sim
-        self._cluster_of = cluster_of
-        self.checkers = checkers
         self._group = group
-        self._controllers_of = controllers_of
         self._failures = failures
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self.through: Callable[[KubeApi], KubeApi] = lambda api: api  # what the next process sees of the API
 
+    @abstractmethod
+    def _watch(self, api: KubeApi) -> WatchedCluster:
+        """The cluster as the program follows it."""
+
+    @abstractmethod
+    def _make_controllers(self) -> Sequence[Controller]: ...
+
     async def start(self) -> None:
         """Returns when all caches are synced."""
         assert self._task is None, "it is running"
-        self.checkers.program_starts()
         clock = self.sim.clock
         self.api = RecordingClient(self.sim.server, names.COMPONENT)
         api = self.through(self.api)
-        self.cluster = self._cluster_of(api, clock, self._failures)
+        self.cluster = self._watch(api)
         self.recorder = EventRecorder(api, clock, instance="test")
         self._stop = asyncio.Event()
-        self.controllers = self._controllers_of(self)
+        self.controllers = self._make_controllers()
         manager = Manager(
             api,
             clock,
@@ -109,7 +104,6 @@ class Program:
     async def stop(self) -> None:
         """As on SIGTERM: what is being done is finished."""
         if self._task is not None:
-            self.checkers.program_stops()
             self._stop.set()
             await self._task
             self._task = None
@@ -117,7 +111,6 @@ class Program:
     async def kill(self) -> None:
         """As on SIGKILL: requests under way may or may not take effect."""
         if self._task is not None:
-            self.checkers.program_stops()
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
@@ -125,6 +118,45 @@ class Program:
     async def restart(self) -> None:
         await self.kill()
         await self.start()
+
+
+class Program(ManagedProgram):
+    """The program under test, and the checkers that look at what it does."""
+
+    def __init__(
+        self,
+        sim: SimCluster,
+        group: asyncio.TaskGroup,
+        controllers_of: ControllersOf,
+        checkers: Checkers,
+        failures: Failures | None = None,
+        *,
+        cluster_of: ClusterOf = watched_by_run,
+    ) -> None:
+        super().__init__(sim, group, failures)
+        self._cluster_of = cluster_of
+        self._controllers_of = controllers_of
+        self.checkers = checkers
+
+    def _watch(self, api: KubeApi) -> WatchedCluster:
+        return self._cluster_of(api, self.sim.clock, self._failures)
+
+    def _make_controllers(self) -> Sequence[Controller]:
+        return self._controllers_of(self)
+
+    async def start(self) -> None:
+        self.checkers.program_starts()
+        await super().start()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self.checkers.program_stops()
+        await super().stop()
+
+    async def kill(self) -> None:
+        if self._task is not None:
+            self.checkers.program_stops()
+        await super().kill()
 
     def requests(self, what: str) -> int:
         """How many requests since the start begin with this."""

@@ -84,6 +84,7 @@ ASSESSMENT, VALIDATION = "planning/disruption/assessment.py", "planning/disrupti
 METHOD_TESTS = "unit/planning/disruption/test_methods.py"
 REPLACING_TESTS = "unit/planning/disruption/test_replacing.py"
 VALIDATION_TESTS = "unit/planning/disruption/test_validation.py"
+QUIET, QUIET_TESTS = "planning/disruption/quiet.py", "unit/planning/disruption/test_quiet.py"
 RECORD_TESTS = "unit/controllers/test_disruption_commands.py"
 
 MUTANTS = (
@@ -263,6 +264,14 @@ MUTANTS = (
     _break("a NodeClaim that is being replaced is replaced twice", REPLICAS, " - census.pending_disruption - census.reserved", " - census.reserved", "unit/planning/test_static_capacity.py"),
     _break("replacements of commands are surplus", REPLICAS, " if member.claim and member.claim.name not in census.awaited)", " if member.claim)", "unit/planning/test_static_capacity.py"),
     _break("healthy nodes are removed before broken ones", REPLICAS, "return initialized, ready,", "return not initialized, not ready,", "unit/planning/test_static_capacity.py"),
+    # -- planning: quiet clusters
+    _break("a pod on a node of the command changes unseen", QUIET, "        pods=node.pods,\n", "", QUIET_TESTS),
+    _break("conditions that controllers write keep a command waiting", QUIET, "conditions={}, ", "", QUIET_TESTS),
+    _break("the mark of a candidate keeps a command waiting", QUIET, "msgspec.structs.replace(seen, taints=())", "seen", QUIET_TESTS),
+    _break("nodes that get pods change unseen", QUIET, "nodes = {*command.nodes, *(where.node for where in command.landing.values() if where.node)}", "nodes = {*command.nodes}", QUIET_TESTS),
+    _break("budgets change unseen", QUIET, "(self.record, self.nodes, self.consumers) == (record, counts.nodes, _names(counts))", "True", QUIET_TESTS),
+    _break("nodes that use a budget change unseen", QUIET, "(self.record, self.nodes, self.consumers) == (record, counts.nodes, _names(counts))", "(self.record, self.nodes) == (record, counts.nodes)", QUIET_TESTS),
+    _break("every look counts as a change", QUIET, "known.changed_at if known is not None and same else now", "now", QUIET_TESTS),
     # -- planning: provisioning
     _break("a pod that is added again extends the batch", BATCHING, "if uid in self._uids:", "if False:", "unit/planning/test_batching.py"),
     _break("a batch is open for as long as pods come", BATCHING, "return min(self._grew_at", "return max(self._grew_at", "unit/planning/test_batching.py"),
@@ -385,9 +394,9 @@ MUTANTS = (
     _break("unknown instance types have no room", REPLACEABLE, "if types_known else _unknown(candidate)", "", REPLACEABLE_TESTS),
     # -- planning: beside Karpenter
     _break("a node in a command is asked for again", ROLLING, "        or names.DISRUPTION_COMMAND in claim.metadata.annotations\n", "", ROLLING_TESTS),
-    _break("a node that guard replaces for its age is asked for too", ROLLING, " or _is_stamped(annotations):\n        return RollStep(RollOutcome.ALREADY_ASKED)", ":\n        return RollStep(RollOutcome.ALREADY_ASKED)", ROLLING_TESTS),
+    _break("a node that guard replaces for its age is asked for too", ROLLING, " or is_stamped(annotations):\n        return RollStep(RollOutcome.ALREADY_ASKED)", ":\n        return RollStep(RollOutcome.ALREADY_ASKED)", ROLLING_TESTS),
     _break("an undone request leaves the stamp for Karpenter", ROLLING, "            back[names.NODEPOOL_HASH] = before\n", "            pass\n", ROLLING_TESTS),
-    _break("an undone request writes a hash that is no stamp", ROLLING, "        if _is_stamped(annotations):\n", "        if True:\n", ROLLING_TESTS),
+    _break("an undone request writes a hash that is no stamp", ROLLING, "        if is_stamped(annotations):\n", "        if True:\n", ROLLING_TESTS),
     _break("a node is held only from the end of its window", HOLDING, "if now < held_from:", "if now < closes_at:", HOLDING_TESTS),
     _break("a short window is held from its start", HOLDING, "min(lead, (closes_at - opened_at) / 2)", "lead", HOLDING_TESTS),
     _break("nodes are held for pods that Karpenter leaves alone", HOLDING, " or respected_by_karpenter(pod):", ":", HOLDING_TESTS),

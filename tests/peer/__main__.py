@@ -9,8 +9,8 @@ from typing import Final
 from tests.cluster import lease
 from tests.cluster.access import Cluster, eventually
 from tests.cluster.build import BuildError
-from tests.cluster.plane import free_ports
 from tests.harness.beside import GUARD_URL
+from tests.harness.ports import free_ports
 from tests.peer.process import PeerProcess, binary, load_crds
 
 LEADS: Final = "leader_election_master_status"

@@ -16,7 +16,7 @@ import yaml
 
 from tests.cluster.access import Cluster, eventually
 from tests.cluster.build import BuildError, cache, go_command, locked
-from tests.cluster.plane import free_ports
+from tests.harness.ports import free_ports
 
 NAME: Final = "karpenter"
 _SOURCE: Final = Path(__file__).with_name("karpenter")

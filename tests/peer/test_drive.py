@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.api.manifests.rbac import rbac
+from dovetail.api.manifests.rbac import RIGHTS, rbac
 from dovetail.controllers.beside.driven_cluster import DrivenCluster
 from dovetail.controllers.beside.driving import DriveOptions, drive_controllers
 from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
@@ -28,7 +28,7 @@ from tests.cluster.access import eventually
 from tests.cluster.plane import ControlPlane
 from tests.cluster.run_process import RunProcess
 from tests.cluster.test_manifests import path_of
-from tests.cluster.test_run import CLAIMS, POOLS, account_kubeconfig, is_account, requests_of
+from tests.cluster.test_run import CLAIMS, POOLS, account_kubeconfig, asked, is_account, requests_of
 from tests.contract.bodies import NODECLASSES
 from tests.harness import manifests
 from tests.harness.claims import node_class, node_pool
@@ -44,6 +44,8 @@ NODES: Final = "/api/v1/nodes"
 DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
 CLASSES: Final = f"/apis/{names.KWOK_API_VERSION}/kwoknodeclasses"
 GATE_SECONDS: Final = 30
+# After a lost reply, and for an event that is told again.
+SELDOM: Final = {(names.GROUP, "nodeclaims", "get"), ("events.k8s.io", "events", "patch")}
 ENOUGH: Final = 150  # seconds for one replacement on a busy machine
 
 
@@ -129,8 +131,16 @@ def test_karpenter_is_the_hands_of_drive(plane: ControlPlane, tmp_path: Path) ->
 
                 plane.patch(f"{DEPLOYMENTS}/web", {"spec": {"replicas": 1}})  # one node is empty now
                 replica.wait_for(lambda: len(listed(plane, CLAIMS)) == 1, seconds=ENOUGH)
-        refused = [each for each in requests_of(plane, is_account) if each.get("responseStatus", {}).get("code") == 403]
-        assert refused == []
+        asks = requests_of(plane, is_account)
+        assert [each for each in asks if each.get("responseStatus", {}).get("code") == 403] == []
+        rights = RIGHTS[names.DovetailMode.DRIVE]
+        granted = {
+            (grant.group, resource, verb)
+            for grant in (*rights.cluster, *rights.own_namespace)
+            for resource in grant.resources
+            for verb in grant.verbs
+        }
+        assert granted - {asked(each) for each in asks} <= SELDOM
 
 
 def test_budgets_a_restart_in_the_middle_expiry_and_moves(plane: ControlPlane, tmp_path: Path) -> None:

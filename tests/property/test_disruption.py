@@ -71,7 +71,7 @@ def wrong(cluster: Cluster, command: Command) -> str | None:
     """What is wrong with a command, whatever method has found it."""
     found = reference.solve(cluster.without(command.candidates))
     if any(error.origin is not Origin.PENDING for error in found.errors.values()):
-        return f"pods would have no place: {found.summary()}"
+        return f"pods would have no place: {[*map(str, found.errors.values())]}"
     moved = {pod.uid for each in command.candidates for pod in each.pods}
     new = [claim for claim in found.new_claims if not moved.isdisjoint(claim.pods)]
     if len(new) != len(command.replacements):
@@ -186,9 +186,8 @@ def test_what_goes_side_by_side_has_room_together(first: int) -> None:
             assert len(dict(landing)) == len(landing), f"seed {seed}: a pod goes to two places"
             taken: dict[str, list[Resources]] = defaultdict(list)
             for uid, where in landing:
-                kind, _, name = where.partition("/")
-                if kind == "node":
-                    taken[name].append(pods[uid].request)
+                if where.node:
+                    taken[where.node].append(pods[uid].request)
             assert gone.isdisjoint(taken), f"seed {seed}: pods go where nothing will be"
             for name, requests in taken.items():
                 free = nodes[name].allocatable - nodes[name].requested

@@ -71,7 +71,7 @@ def held_steps(free: list[bool], lead: timedelta) -> list[bool]:
     return held[MARGIN : MARGIN + STEPS]
 
 
-@settings(max_examples=examples(40, quick=12))
+@settings(max_examples=examples(40, quick=6))
 @given(st.data(), AMONG(LEADS))
 def test_a_node_is_held_exactly_as_its_pods_are_counted_out(data: st.DataObject, lead: timedelta) -> None:
     on_node = [data.draw(pods(f"web-{number}")) for number in range(data.draw(st.integers(0, 3)))]
@@ -96,7 +96,7 @@ def test_a_node_is_held_exactly_as_its_pods_are_counted_out(data: st.DataObject,
             assert decision.until == changes_at
 
 
-@settings(max_examples=examples(40, quick=12))
+@settings(max_examples=examples(40, quick=6))
 @given(pods("web"), AMONG(LEADS))
 def test_with_one_pod_the_end_of_a_hold_is_exact_and_every_window_opens(pod: PodRecord, lead: timedelta) -> None:
     free = free_steps(pod)

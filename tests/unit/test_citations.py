@@ -24,6 +24,8 @@ SEEDS: Final = re.compile(r"\bseeds?[ _]((?:\d{3}(?:, | and )?)+)(?!\d)", re.IGN
 SEED_HEADING: Final = re.compile(r"^## Seed (\d{3}): ", re.MULTILINE)
 # A page and a section (02 §7.4), a section of the page cited before (§7.5), and ranges of items (03 §10.60–62).
 SECTION: Final = re.compile(r"(?:\b([0-9A-Za-z]+) )?§(\d+(?:\.\d+)*)(?:[–-](\d+)\b)?")
+# A whole page: decisions (04), or the contract of 04.
+PAGE: Final = re.compile(r"(?<=[a-z] )(?:\((0\d)\)|of (0\d)\b(?! §))")
 RULE_HEADING: Final = re.compile(r"^#+ (R\d+[a-z]?): ", re.MULTILINE)
 SECTION_HEADING: Final = re.compile(r"#+ §(\d+(?:\.\d+)*) ")
 ITEM: Final = re.compile(r"(\d+)\. ")
@@ -50,7 +52,8 @@ def targets() -> list[str]:
     records = [f"ADR-{page.name[:4]}" for page in ADRS]
     seeds = [f"seed {number}" for number in SEED_HEADING.findall((DESIGN / "seeds.md").read_text(encoding="utf-8"))]
     pages = sorted(DESIGN.glob("[0-9][0-9]-*.md"))
-    return rules + records + seeds + [target for page in pages for target in sections(page)]
+    whole = [page.name[:2] for page in pages]
+    return rules + records + seeds + whole + [target for page in pages for target in sections(page)]
 
 
 def citations(text: str, *, bare: bool = True) -> Iterator[str]:
@@ -58,6 +61,7 @@ def citations(text: str, *, bare: bool = True) -> Iterator[str]:
     yield from RULE.findall(text)
     yield from ADR.findall(text)
     yield from (f"seed {number}" for numbers in SEEDS.findall(text) for number in re.findall(r"\d{3}", numbers))
+    yield from (in_brackets or bare_number for in_brackets, bare_number in PAGE.findall(text))
     page = ""
     for word, number, last in SECTION.findall(text):
         if re.fullmatch(r"\d\d|[A-Z]{2,}", word):
@@ -99,6 +103,7 @@ def anchors(page: Path) -> set[str]:
         ("§7 of nothing", {" §7"}),
         ("Seed 001; seeds 000, 004 and 009", {"seed 001", "seed 000", "seed 004", "seed 009"}),
         ("the random seed 12345 and 17 seeds", set()),
+        ("which nodes to take (02), by the contract of 09; f(04) and 04", {"02", "09"}),
         ("as ADR-0001 and ADR-9999 explain", {"ADR-0001", "ADR-9999"}),
     ],
 )

@@ -23,11 +23,11 @@ BARE = frozenset(
         r"\w+",
         """
         Absurd Alike Allowed Annotated Armed Asked Begun Blocked Bound Cleaned Combined Conditioned Consulted
-        Converted Counted Cut Decided Disrupted Drained Drawn Eligible Emptied Ended Evicted Expected Expired
-        Explained Failed Followed Found Held Kept Known Left Lost Made Marked Met Moved Named Noted Offered Owed
-        Paged Parked Parsed Past Placed Planned Prepared Read Recorded Refused Rejected Rendered Rescheduled
-        Searched Seen Selected Standing Stored Told Touched Unmet Unread Unreadable Unsound Validated Waited Waiting
-        Wanted
+        Converted Counted Cut Decided Declared Disrupted Drafted Drained Drawn Eligible Emptied Ended Evicted
+        Expected Expired Explained Failed Followed Found Held Kept Known Left Lost Made Marked Met Moved Named Noted
+        Offered Owed Paged Parked Parsed Past Placed Planned Prepared Read Recorded Refused Rejected Rendered
+        Required Rescheduled Searched Seen Selected Standing Stored Strict Told Touched Unmet Unread Unreadable
+        Unsound Validated Waited Waiting Wanted
         """,
     )
 )

@@ -46,6 +46,7 @@ class InputError(Exception):
         self.line = line
         self.field = field
         self.message = message
+        self.ends_early = False  # what is there has no mistake
 
     def __str__(self) -> str:
         place = [f"document {self.document}"] if self.document is not None else []
@@ -53,6 +54,11 @@ class InputError(Exception):
             place.append(f"line {self.line}")
         parts = (_printable(self.file, 200), ", ".join(place), _printable(self.field or "", 300))
         return ": ".join([part for part in parts if part] + [_printable(self.message, 400)])
+
+
+def group_of(api_version: str) -> str:
+    """`apps` of `apps/v1`; empty for the core group."""
+    return api_version.rpartition("/")[0]
 
 
 class Document(msgspec.Struct, eq=False, gc=False):
@@ -75,6 +81,10 @@ class Document(msgspec.Struct, eq=False, gc=False):
     """Labels and annotations that `decode` had to turn into strings: their paths and original values."""
     converted_from: str = ""
     """The version that the object was written in, if it was converted."""
+
+    @property
+    def group(self) -> str:
+        return group_of(self.api_version)
 
     @property
     def path(self) -> str:
@@ -246,7 +256,9 @@ def _one_json(data: bytes, view: memoryview, start: int, place: _Position) -> tu
                 end = at - 1  # msgspec names the byte after the first character that does not belong to the value
                 continue
             words = _BYTE.sub("", message) if match else "JSON is malformed: the text ends too early"
-            raise place.error(f"{words} (byte {at})", line=_line(data, at)) from None
+            damaged = place.error(f"{words} (byte {at})", line=_line(data, at))
+            damaged.ends_early = match is None
+            raise damaged from None
     raise AssertionError("unreachable: the second round has no trailing characters")
 
 

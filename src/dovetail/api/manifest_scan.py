@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 _SEPARATOR = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_HEAD = re.compile(rb"^(apiVersion|kind)[ \t]*:[ \t]+[\"']?([A-Za-z0-9./-]+)[\"']?[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+# Without a second group where the value is something else than a word, such as a tag or an anchor before it.
+_HEAD = re.compile(
+    rb"^(apiVersion|kind)[ \t]*:(?:[ \t]+[\"']?([A-Za-z0-9./-]+)[\"']?[ \t]*(?:#.*)?\r?$)?", re.MULTILINE
+)
 # A line of a block mapping or block list, after blank lines, comments and directives.
 _PLAIN_START = re.compile(rb"(?:[ \t]*(?:#[^\n]*)?\r?\n|%[^\n]*\n)*+(?:[A-Za-z0-9_.$/-]|\Z)")
 
@@ -36,8 +39,9 @@ def scan(data: bytes) -> Iterator[ScannedDocument]:
 
 
 def _scanned(data: bytes, start: int, end: int) -> ScannedDocument:
-    head = {match[1]: match[2].decode() for match in _HEAD.finditer(data, start, end)}
+    head = {match[1]: (match[2] or b"").decode() for match in _HEAD.finditer(data, start, end)}
     version, kind = head.get(b"apiVersion", ""), head.get(b"kind", "")
+    one_line = data.find(b"\n", start, end) < 0 <= data.find(b"\r", start, end)  # lines may end with \r alone
     first_line = start
     if start and data[start : start + 1] not in (b"\n", b"\r"):  # `--- # comment` or `--- {`
         newline = data.find(b"\n", start, end)
@@ -45,7 +49,8 @@ def _scanned(data: bytes, start: int, end: int) -> ScannedDocument:
         if data[start:first_line].partition(b"#")[0].strip():
             return ScannedDocument(start, end, version, kind, unsure=True)
     plain = _PLAIN_START.match(data, first_line, end) is not None
-    return ScannedDocument(start, end, version, kind, unsure=not plain or bool(version) != bool(kind))
+    odd = one_line or not plain or bool(version) != bool(kind) or not all(head.values())
+    return ScannedDocument(start, end, version, kind, unsure=odd)
 
 
 def without(data: bytes, documents: list[ScannedDocument], keep: Callable[[ScannedDocument], bool]) -> bytes:

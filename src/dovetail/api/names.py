@@ -332,6 +332,7 @@ class EventReason(StrEnum):
     STAMPED = "Stamped"
     STAMP_UNDONE = "StampUndone"
     INVALID_MARK = "InvalidMark"  # a value of a dovetail.dev annotation that nobody can read
+    HOLD_LEFT = "HoldLeft"  # a hold on a pod that nobody has removed at its end
     # Termination
     EVICTED = "Evicted"
     DISRUPTED = "Disrupted"  # R17

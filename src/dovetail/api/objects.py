@@ -4,7 +4,7 @@ Values with a syntax (durations, schedules, quantities, nodes of budgets) stay t
 still be decoded, so that its rule can report the mistake (R32).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -41,6 +41,11 @@ class ObjectMeta(Wire, frozen=True):
     deletion_timestamp: Instant | None = None
     owner_references: list[OwnerReference] = []
     finalizers: list[str] = []
+
+    @property
+    def pool(self) -> str:
+        """The NodePool of a Node or NodeClaim; empty if it has none."""
+        return self.labels.get(names.NODEPOOL_LABEL, "")
 
 
 class ApiObject(Wire, frozen=True):
@@ -343,6 +348,11 @@ class LeaseSpec(Wire, frozen=True):
 class Lease(ApiObject, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
+    @property
+    def holder_pod(self) -> str:
+        """Controllers call themselves by the name of their pod, `_` and a random text."""
+        return (self.spec.holder_identity or "").rpartition("_")[0]
+
 
 class Namespace(ApiObject, frozen=True):
     """Only its labels are read."""
@@ -366,14 +376,17 @@ def is_true(of: NodeClaim | NodePool | Node, condition: names.ConditionType) -> 
     return any(entry.type == condition and entry.status == "True" for entry in of.status.conditions)
 
 
+def condition_in(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """Conditions have unique types."""
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
 def why_not_ready(pool: NodePool) -> str:
     """Why the NodePool makes no new nodes, for people; empty if it is Ready."""
     if is_true(pool, names.ConditionType.READY):
         return ""
-    conditions = {entry.type: entry for entry in pool.status.conditions}
-    failed = (
-        conditions.get(each) for each in (names.ConditionType.VALIDATION_SUCCEEDED, names.ConditionType.NODECLASS_READY)
-    )
+    causes = (names.ConditionType.VALIDATION_SUCCEEDED, names.ConditionType.NODECLASS_READY)
+    failed = (condition_in(pool.status.conditions, cause) for cause in causes)
     said = [entry.message for entry in failed if entry is not None and entry.status == "False" and entry.message]
-    ready = conditions.get(names.ConditionType.READY)  # whose message only names these conditions
+    ready = condition_in(pool.status.conditions, names.ConditionType.READY)  # whose message only names these conditions
     return ": ".join(filter(None, ["it is not Ready", "; ".join(said) or (ready.message if ready else "")]))

@@ -37,11 +37,15 @@ _TYPES = {
 
 
 class SchemaViolation(NamedTuple):
-    """A mistake in a field; `unknown`: the schema has no such field, and the API server drops it."""
+    """A mistake in a field.
+
+    `unknown`: the schema has no such field, and the API server drops it. `missing`: the field is required.
+    """
 
     field: str
     message: str
     unknown: bool = False
+    missing: bool = False
 
 
 @cache
@@ -110,7 +114,7 @@ def _check_object(value: Mapping[str, Any], schema: Schema, path: str) -> Iterat
         yield SchemaViolation(path, f"has {len(value)} entries, at least {schema['minProperties']} are needed")
     for name in schema.get("required", ()):
         if value.get(name) is None:
-            yield SchemaViolation(join(path, name), "is required")
+            yield SchemaViolation(join(path, name), "is required", missing=True)
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         schema = {"additionalProperties": True} | dict(schema)
     elif "properties" not in schema and "additionalProperties" not in schema:

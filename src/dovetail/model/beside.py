@@ -4,6 +4,8 @@ Everybody who may edit an object can write such a value. A value that cannot be 
 the annotation that it marks then counts as a user's.
 """
 
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -11,13 +13,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from dovetail.api import objects
+from dovetail.api import names, objects
 from dovetail.values import limits
 from dovetail.values.timestamp import spoken_time
 
 T = TypeVar("T")
 
 OFF: Final = "off"
+_RULE_NAME: Final = re.compile("[a-z-]+")
 
 
 class BesideMode(StrEnum):
@@ -37,7 +40,8 @@ class RollCause(StrEnum):
 class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The value of `dovetail.dev/held` on a Node: its do-not-disrupt is ours.
 
-    `until`: when the verdict behind it changes by time alone. `why`: the rule and the pod, for people.
+    `until`: when the verdict behind it changes by time alone. `why`: the rule, for people, and not the pod: whoever
+    reads it may list Nodes and no pods (R49).
     """
 
     by: BesideMode
@@ -46,11 +50,10 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def sentence(self) -> str:
-        """Without the pod, because whoever reads it may list Nodes and no pods (R49)."""
+        """For people. What somebody has written instead of the name of a rule is not repeated (R49)."""
         until = "" if self.until is None else f" until {spoken_time(self.until)}"
-        rule = self.why.partition(" ")[0]
-        why = f": {rule}" if rule else ""
-        return f"held by Dovetail {self.by}{until}{why}"
+        rule = f": {self.why}" if _RULE_NAME.fullmatch(self.why) else ""
+        return f"held by Dovetail {self.by}{until}{rule}"
 
 
 class PodHold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -70,6 +73,21 @@ class Roll(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def sentence(self) -> str:
         what = "asked by roll" if self.why is RollCause.ASKED else "stamped by guard for graceful expiry"
         return f"{what} since {spoken_time(self.at)}"
+
+
+def is_opted_out(pool: objects.NodePool) -> bool:
+    """Whether guard and drive leave its nodes alone."""
+    return pool.metadata.annotations.get(names.BESIDE) == OFF
+
+
+def stamp_at(at: datetime) -> str:
+    """The value of the NodePool's hash on a NodeClaim that Karpenter is to replace."""
+    return f"{names.STAMP_PREFIX}{int(at.timestamp())}"
+
+
+def is_stamped(annotations: Mapping[str, str]) -> bool:
+    """Whether the NodePool's hash on a NodeClaim is ours."""
+    return annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX)
 
 
 def written_mark(value: Hold | PodHold | Roll) -> str:
@@ -101,14 +119,6 @@ def asked_roll(text: str | None) -> Roll | None:
 def read_budgets(text: str) -> tuple[objects.Budget, ...] | None:
     """The budgets of `dovetail.dev/budgets`. Returns None for a text that is not a list of budgets."""
     return _decoded(text, tuple[objects.Budget, ...], limits.COMMAND)
-
-
-def longest_why(why: str) -> str:
-    """Keeps the text of a hold within what is read back."""
-    return why if len(why) <= _LONGEST_WHY else why[: _LONGEST_WHY - 1] + "…"
-
-
-_LONGEST_WHY: Final = 120
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,7 @@
 """Who decides in a cluster which nodes are disrupted: Karpenter or Dovetail (R56)."""
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -18,6 +19,7 @@ class DecidingController(StrEnum):
     DOVETAIL = "dovetail"
 
 
+_NAME, _CONTAINER = "karpenter", "controller"  # as its own chart has them
 _NAMES: Final = {DecidingController.KARPENTER: "Karpenter", DecidingController.DOVETAIL: "Dovetail"}
 _GUARD_LIMITS: Final = (
     "Guard holds a node or not, for all graceful reasons. It cannot stop a command that Karpenter has begun, nor "
@@ -114,3 +116,13 @@ def version_in(image: str) -> str | None:
     """The version in the tag of an image, such as `public.ecr.aws/karpenter/controller:1.15.0@sha256:…`."""
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     return tag.removeprefix("v") if _VERSION.fullmatch(tag) else None
+
+
+def version_of(images: Mapping[str, str]) -> str | None:
+    """The version of the Karpenter whose pod runs these images, by the names of the containers.
+
+    Sidecars have versions, too: one of theirs must not be taken for it.
+    """
+    own = [image for name, image in images.items() if name == _CONTAINER or _NAME in image]
+    judged = own or (list(images.values()) if len(images) == 1 else [])
+    return next(filter(None, map(version_in, judged)), None)

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.model.beside import Hold, Roll, read_hold, read_roll
+from dovetail.model.beside import Hold, Roll, is_stamped, read_hold, read_roll
 from dovetail.model.record_fields import Record, cut, finalizers, nillable_ns, simple_ns, utc
 from dovetail.model.refs import Ref, shared_ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
@@ -27,7 +27,6 @@ class InstanceLabels(Record, frozen=True, kw_only=True):
 
 class NodeRecord(Record, frozen=True):
     name: str
-    uid: str
     pool: str
     provider_id: str
     created_at: datetime | None
@@ -80,6 +79,7 @@ class ClaimRecord(Record, frozen=True):
     replacement: bool = False  # of a command
     rolled: str | None = None  # the mark of a graceful replacement that was asked for or stamped, as it was written
     stamped: bool = False  # our stamp makes it drift
+    hashed: bool = False  # it has a hash with a version, which Karpenter compares with that of its NodePool
     machine: InstanceLabels = InstanceLabels()
     finalizers: tuple[str, ...] = ()  # of a NodeClaim that is being deleted
 
@@ -103,12 +103,11 @@ class ClaimRecord(Record, frozen=True):
 
 def node_record(node: objects.Node, settings: RuleSettings = DEFAULT_SETTINGS) -> NodeRecord:
     meta = node.metadata
-    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
+    ready = objects.condition_in(node.status.conditions, names.ConditionType.READY)
     initialized = meta.labels.get(names.INITIALIZED_LABEL) == "true"
     return NodeRecord(
         name=meta.name,
-        uid=meta.uid,
-        pool=meta.labels.get(names.NODEPOOL_LABEL, ""),
+        pool=meta.pool,
         provider_id=node.spec.provider_id,
         created_at=utc(meta.creation_timestamp),
         deleted_at=utc(meta.deletion_timestamp),
@@ -149,7 +148,7 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
     return ClaimRecord(
         name=meta.name,
         uid=meta.uid,
-        pool=meta.labels.get(names.NODEPOOL_LABEL, ""),
+        pool=meta.pool,
         provider_id=status.provider_id,
         created_at=utc(meta.creation_timestamp),
         deleted_at=utc(meta.deletion_timestamp),
@@ -161,7 +160,8 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
         awaits=awaited_replacements(meta.annotations.get(names.DISRUPTION_COMMAND)),
         replacement=names.REPLACEMENT_OF in meta.annotations,
         rolled=cut(meta.annotations.get(names.ROLLED)),
-        stamped=meta.annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX),
+        stamped=is_stamped(meta.annotations),
+        hashed=names.NODEPOOL_HASH in meta.annotations and names.NODEPOOL_HASH_VERSION in meta.annotations,
         machine=_machine(meta.labels),
         finalizers=finalizers(meta),
     )

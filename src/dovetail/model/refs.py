@@ -88,7 +88,7 @@ class Redactable:
         return self.text
 
     def __repr__(self) -> str:
-        return f"About({self.ref!r}, {self.text!r})"
+        return f"Redactable({self.ref!r}, {self.text!r})"
 
 
 class Sentence:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.api.names import DovetailMode
+from dovetail.api.names import GRACEFUL_EXPIRE_AFTER, DovetailMode
 from dovetail.model.decider import DOVETAIL, Decider, DecidingController
 
 # From this version on Karpenter reads durations of do-not-disrupt.
@@ -33,6 +33,14 @@ class SpanStart(StrEnum):
     NEVER = "never"  # it is not read
 
 
+class GracefulExpiry(StrEnum):
+    """How a NodePool asks for nodes that expire under budgets (R20)."""
+
+    FIELD = "field"
+    ANNOTATION = "annotation"  # Karpenter's CRD drops the field
+    NEVER = "never"
+
+
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How rules read what users write."""
 
@@ -46,8 +54,8 @@ class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a duration on a Node counts (R6)."""
     schedules: bool = True
     """Whether schedules on pods are read (R7)."""
-    graceful_expiry: bool = True
-    """Whether nodes expire under budgets (R20)."""
+    graceful_expiry: GracefulExpiry = GracefulExpiry.FIELD
+    """Whether nodes expire under budgets, and what asks for it (R20)."""
     expired_budgets: bool = True
     """Whether budgets can name Expired (R28)."""
     budget_zones: bool = True
@@ -106,7 +114,11 @@ def settings_of(decider: Decider, budgets: BudgetSemantics | None = None) -> Rul
         unreadable_protects=own,
         node_durations=spends,
         schedules=own,
-        graceful_expiry=own,
+        graceful_expiry=GracefulExpiry.NEVER
+        if not own
+        else GracefulExpiry.FIELD
+        if alone
+        else GracefulExpiry.ANNOTATION,
         expired_budgets=spends,
         budget_zones=spends,
         node_repair=alone,
@@ -168,7 +180,13 @@ READINGS: Final = (
     ),
     Reading("budgets for `Expired`", "expired_budgets", {True: "are read", False: "the CRD refuses them"}),
     Reading(
-        "`gracefulExpireAfter`", "graceful_expiry", {True: "nodes expire under budgets", False: "the CRD drops it"}
+        "`gracefulExpireAfter`",
+        "graceful_expiry",
+        {
+            GracefulExpiry.FIELD: "nodes expire under budgets",
+            GracefulExpiry.ANNOTATION: f"the CRD drops it; the annotation `{GRACEFUL_EXPIRE_AFTER}` has its effect",
+            GracefulExpiry.NEVER: "the CRD drops it",
+        },
     ),
     Reading(
         "unhealthy nodes",

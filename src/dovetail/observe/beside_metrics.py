@@ -2,10 +2,10 @@
 
 from prometheus_client import CollectorRegistry
 
-from dovetail.observe.metrics import Declared
+from dovetail.observe.metrics import MetricDeclarations
 
 
-class BesideMetrics(Declared):
+class BesideMetrics(MetricDeclarations):
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
         self.writes = self.counter(

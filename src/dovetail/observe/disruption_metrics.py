@@ -2,12 +2,12 @@
 
 from prometheus_client import CollectorRegistry
 
-from dovetail.observe.metrics import DURATION_BUCKETS, Declared
+from dovetail.observe.metrics import DURATION_BUCKETS, MetricDeclarations
 
 _DECISION = ("decision", "reason", "consolidation_type")
 
 
-class DisruptionMetrics(Declared):
+class DisruptionMetrics(MetricDeclarations):
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
         prefix, type_ = "karpenter_voluntary_disruption", "consolidation_type"

@@ -118,8 +118,8 @@ def labelled(labels: Iterable[tuple[str, str]]) -> str:
     return ",".join([f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels])
 
 
-class Declared:
-    """Declares metrics on a registry."""
+class MetricDeclarations:
+    """Metrics that are declared on a registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -134,7 +134,7 @@ class Declared:
         return Gauge(name, meaning, labels, registry=self.registry)
 
 
-class Metrics(Declared):
+class Metrics(MetricDeclarations):
     """All counters and histograms except those of disruption."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import ConditionType, TaintEffect
-from dovetail.model.beside import read_hold
+from dovetail.model.beside import is_stamped, read_hold
 from dovetail.rules.protection import own_hold
 from dovetail.rules.reasons import DISRUPTION_REASONS
 
@@ -91,7 +91,7 @@ def clean_claim(claim: JsonObject, nodes: Sequence[JsonObject] = (), *, karpente
     patches = [MergePatch({"status": {"conditions": remaining or None}}, "status")] if gone else []
     annotations = annotations_of(claim)
     before = annotations.get(names.HASH_BEFORE)
-    if before is not None and annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX):
+    if before is not None and is_stamped(annotations):
         metadata["annotations"][names.NODEPOOL_HASH] = before
         removed.append(f"stamp in {names.NODEPOOL_HASH}")
     if removed:

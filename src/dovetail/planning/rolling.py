@@ -8,7 +8,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionType
-from dovetail.model.beside import Roll, RollCause, asked_roll, at_second, written_mark
+from dovetail.model.beside import Roll, RollCause, asked_roll, at_second, is_stamped, written_mark
 
 
 class RollOutcome(StrEnum):
@@ -37,7 +37,7 @@ def asking(claim: objects.NodeClaim, at: datetime) -> RollStep:
     annotations = claim.metadata.annotations
     if has_begun(claim):
         return RollStep(RollOutcome.HAS_BEGUN)
-    if asked_roll(annotations.get(names.ROLLED)) is not None or _is_stamped(annotations):
+    if asked_roll(annotations.get(names.ROLLED)) is not None or is_stamped(annotations):
         return RollStep(RollOutcome.ALREADY_ASKED)
     return RollStep(RollOutcome.ASKED, {names.ROLLED: written_mark(Roll(why=RollCause.ASKED, at=at_second(at)))})
 
@@ -53,7 +53,7 @@ def undoing(claim: objects.NodeClaim) -> RollStep:
     before = annotations.get(names.HASH_BEFORE)
     if before is not None:
         back[names.HASH_BEFORE] = None
-        if _is_stamped(annotations):
+        if is_stamped(annotations):
             back[names.NODEPOOL_HASH] = before
     return RollStep(RollOutcome.UNDONE, back)
 
@@ -65,7 +65,3 @@ def has_begun(claim: objects.NodeClaim) -> bool:
         or names.DISRUPTION_COMMAND in claim.metadata.annotations
         or objects.is_true(claim, ConditionType.DISRUPTION_REASON)
     )
-
-
-def _is_stamped(annotations: Mapping[str, str]) -> bool:
-    return annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX)

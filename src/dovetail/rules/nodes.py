@@ -31,7 +31,7 @@ LONGEST_SCALE_OUT = timedelta(minutes=30)
 LONGEST_GRACE_SECONDS = 8 * 86_400  # longer than any window (R11); a pod may request more than a datetime can represent
 _CLAIMS_NAMED = 3
 _FORCEFUL = "not checked: expireAfter ignores it"
-NOT_REPAIRED = "nothing replaces it unless the feature gate NodeRepair is on; it is off by default in Karpenter"
+NOT_REPAIRED = "nothing replaces it unless the feature gate NodeRepair is on, which is off by default in Karpenter"
 _NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
 _NO_CLAIM = "no NodeClaim has its provider ID"
 _NOT_ASKED: Mapping[Reason, Verdict] = {}

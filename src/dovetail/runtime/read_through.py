@@ -10,7 +10,7 @@ from dovetail.ports import CloudProvider, Instance, Interruption, KubeApi, Page,
 
 
 class ReadThroughApi(KubeApi):
-    """Subclasses define `write`."""
+    """An API whose reads pass unchanged. Subclasses define `write`."""
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
@@ -26,7 +26,7 @@ class ReadThroughApi(KubeApi):
 
 
 class PassThroughCloud(CloudProvider):
-    """Subclasses define what they look at."""
+    """A cloud whose calls pass unchanged. Subclasses define those that they look at."""
 
     def __init__(self, cloud: CloudProvider) -> None:
         self.name = cloud.name

@@ -210,8 +210,8 @@ def _differences(listed: Listing[V], stored: Mapping[Key, StoredValue[V]]) -> It
         if key not in items and key not in unread and not listed.unnamed:
             yield Deleted(key, old)
     for key, new in items.items():
-        yield from _arrival(key, new, stored, initial=listed.initial)
-    yield Synced(listed.resource_version)
+        yield from _arrival(key, new, stored)
+    yield Synced()
 
 
 def _told(
@@ -247,15 +247,13 @@ def _told_unreadable(
     return [unread, *([Deleted(key, stored[key])] if key in stored else [])], now
 
 
-def _arrival(
-    key: Key, new: StoredValue[V], stored: Mapping[Key, StoredValue[V]], *, initial: bool = False
-) -> Iterator[Change[V]]:
+def _arrival(key: Key, new: StoredValue[V], stored: Mapping[Key, StoredValue[V]]) -> Iterator[Change[V]]:
     old = stored.get(key)
     if old is None:
-        yield Added(key, new, initial)
+        yield Added(key, new)
     elif old.uid != new.uid:
         yield Deleted(key, old)
-        yield Added(key, new, initial)
+        yield Added(key, new)
     elif old.resource_version != new.resource_version:
         yield Updated(key, old, new)
 

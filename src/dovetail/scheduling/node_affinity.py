@@ -5,7 +5,6 @@ from typing import Final
 import msgspec
 
 from dovetail.api.pod_specs import NodeSelectorTerm, SchedulingPodSpec
-from dovetail.scheduling.labels import is_restricted
 from dovetail.scheduling.requirements import (
     NO_REQUIREMENTS,
     RequirementError,
@@ -16,12 +15,11 @@ from dovetail.scheduling.requirements import (
 
 
 class ParsedNodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """The nodes that a pod asks for. Node fields are not evaluated; `match_fields` says that there are some."""
+    """The nodes that a pod asks for, by their labels. Node fields are not evaluated."""
 
     selector: Requirements = NO_REQUIREMENTS
     terms: tuple[Requirements, ...] = ()  # one of these, in the order to try
     preferences: tuple[Requirements, ...] = ()  # heaviest first
-    match_fields: bool = False
 
     def strict(self, dropped_terms: int = 0) -> Requirements:
         """The requirements after dropping some of the required terms. The last term is never dropped."""
@@ -37,11 +35,6 @@ class ParsedNodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True)
     def alternatives(self) -> tuple[Requirements, ...]:
         """The required alternatives, without preferences. A node has to meet one."""
         return tuple(self.selector & term for term in self.terms) or (self.selector,)
-
-    def restricted(self, well_known: frozenset[str]) -> list[str]:
-        """Restricted labels that it requires (05 §2.1)."""
-        asked = {*self.selector.keys(), *(requirement.key for term in self.terms for requirement in term)}
-        return sorted(key for key in asked if is_restricted(key, well_known))
 
 
 ANYWHERE: Final = ParsedNodeAffinity()
@@ -63,7 +56,6 @@ def read_node_affinity(spec: SchedulingPodSpec, *, preferences: bool = True) -> 
         selector=selecting(spec.node_selector),
         terms=tuple(map(_expressions, usable)),
         preferences=tuple(_expressions(term.preference) for term in heaviest_first),
-        match_fields=any(term.match_fields for term in usable),
     )
 
 

@@ -468,11 +468,6 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
     def new_for(self, uids: Collection[str]) -> list[NewClaim]:
         return [claim for claim in self.new_claims if any(uid in uids for uid in claim.pods)]
 
-    def summary(self, most: int = 5) -> str:
-        said = [str(error) for error in self.errors.values()]
-        more = len(said) - most
-        return "; ".join(said[:most]) + (f" and {more} other(s)" if more > 0 else "")
-
 
 # -- order of pods -----------------------------------------------------------------------------------------------------
 

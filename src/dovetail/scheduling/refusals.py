@@ -30,14 +30,14 @@ class PlacementDeferred(Exception):
     """The pod has to wait for the next run: relaxing does not help."""
 
 
-class Drafted(Protocol):
+class NodeDraft(Protocol):
     """A new node and its pods."""
 
     @property
     def pods(self) -> Sequence[PodInfo]: ...
 
 
-D = TypeVar("D", bound=Drafted)
+D = TypeVar("D", bound=NodeDraft)
 
 
 def pod_error(pod: PodInfo, refusal: Refusal | PlacementDeferred) -> PodError:

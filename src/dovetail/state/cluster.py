@@ -131,7 +131,7 @@ class ClusterState:
         self.pods_on = Index(self.pods, lambda pod: pod.node_name)
         self.nodes_with = Index(self.nodes, lambda node: node.spec.provider_id)
         self.claims_with = Index(self.claims, lambda claim: claim.status.provider_id)
-        self.claims_in = Index(self.claims, lambda claim: claim.metadata.labels.get(names.NODEPOOL_LABEL, ""))
+        self.claims_in = Index(self.claims, lambda claim: claim.metadata.pool)
         self.pdbs_in = Index(self.pdbs, lambda pdb: pdb.namespace)
         self.attachments_to = Index(self.attachments, lambda attachment: attachment.spec.node_name)
         self.claims_of_volume = Index(self.stored_claims, lambda claim: claim.spec.volume_name)
@@ -168,7 +168,7 @@ class ClusterState:
     def loaded(self) -> None:
         """Call it after the last document."""
         for store in self._stores.values():
-            store.apply(Synced(""))
+            store.apply(Synced())
 
     def settle(self, at_most: int | None = None) -> bool:
         """Derives what changed, at most at the cost of joining so many nodes. Returns whether work is left."""

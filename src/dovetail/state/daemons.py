@@ -19,7 +19,7 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class SchedulingDaemons:
-    """Create it before changes are applied."""
+    """The index of daemons. Create it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._warn = cluster.warn

@@ -48,10 +48,6 @@ class Derived(Generic[K, V]):
             self._refresh(key)
         return self._values.get(key)
 
-    def is_current(self, key: K, value: V) -> bool:
-        """Whether nothing has changed since this value was made."""
-        return self._values.get(key) is value and key not in self._touched
-
     def settle(self, at_most: int | None = None) -> bool:
         """Makes the values of at most so many touched keys. Returns whether touched keys are left."""
         for key in list(islice(self._touched, at_most)):

@@ -111,7 +111,7 @@ class InstanceTypes:
     def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
         """A claim was deleted before its launch: its types may no longer be available."""
         if isinstance(change, Deleted) and not change.old.value.status.provider_id:
-            pool = change.old.value.metadata.labels.get(names.NODEPOOL_LABEL, "")
+            pool = change.old.value.metadata.pool
             if pool in self._answers:
                 self._stale.add(pool)
 

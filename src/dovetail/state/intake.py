@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 
 from dovetail.api import names, objects
 from dovetail.api.conversion import REMOVED_KINDS
-from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.api.documents import Document, InputError, decode, group_of, plain_value
 from dovetail.api.misnamed import MisnamedKey, may_be_misnamed, misnamed_keys
 from dovetail.api.schema import SchemaViolation, crd_schema, violations
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
+from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import Snapshot
 from dovetail.state.cluster import ClusterState
+from dovetail.state.store import StoredValue
 
 # The fields that rules read, by kind.
 _CHECKED = {
@@ -57,14 +59,19 @@ class Intake(NamedTuple):
 
 # What to write instead of a field that the API refuses: of the kind, the object and the violation.
 FieldRemedy = Callable[[str, Mapping[str, Any], SchemaViolation], str]
+ReadPod = Callable[[Document], tuple[objects.Pod, PodRecord] | None]
 
 
 def take_in(
     documents: Iterable[Document],
     field_remedy: FieldRemedy = lambda _kind, _value, _violation: "correct it",
     settings: RuleSettings = DEFAULT_SETTINGS,
+    read_pod: ReadPod = lambda _document: None,
 ) -> Intake:
-    """Read the documents. One that cannot be read is a problem of its own; the others count."""
+    """Read the documents. One that cannot be read is a problem of its own; the others count.
+
+    `read_pod`: makes the records of pods of which more than the rules will read; None: the pod is read here.
+    """
     state = ClusterState(settings=settings)
     ignored: Counter[str] = Counter()
     problems: list[Finding] = []
@@ -72,14 +79,15 @@ def take_in(
     for document in documents:
         kind, version = document.kind, document.api_version
         read = _READ.get(kind)
-        if read is None or (version != read.api_version and _group(version) != _group(read.api_version)):
-            if (_group(version), kind) in REMOVED_KINDS:
+        if read is None or (version != read.api_version and group_of(version) != group_of(read.api_version)):
+            if (group_of(version), kind) in REMOVED_KINDS:
                 problems.append(_removed(document))
             else:
                 ignored[f"{version} {kind}"] += 1
             continue
+        made = read_pod(document) if kind == "Pod" else None
         try:
-            wire = decode(document, state.reading(read.plural).struct)
+            wire: Any = decode(document, state.reading(read.plural).struct) if made is None else made[0]
             if not wire.metadata.name:
                 raise document.error("is required", "metadata.name")
         except InputError as error:
@@ -88,7 +96,10 @@ def take_in(
             continue
         meta = wire.metadata
         key = (meta.namespace or "default" if read.namespaced else "", meta.name)
-        repeated = state.load(read.plural, wire, key)
+        if made is None:
+            repeated = state.load(read.plural, wire, key)
+        else:
+            repeated = state.keep(read.plural, key, StoredValue(meta.uid, meta.resource_version, made[1]))
         problems += _oddities(document, read.api_version, Ref(kind, *key), repeated=repeated)
         if kind != _PDB and may_be_misnamed(kind, meta.annotations, meta.labels):
             problems += _misnamed(Ref(kind, *key), document, misnamed_keys(kind, meta.annotations, meta.labels))
@@ -127,7 +138,7 @@ def _oddities(document: Document, version: str, object_: Ref, *, repeated: bool)
 
 
 def _removed(document: Document) -> Finding:
-    successor = REMOVED_KINDS[_group(document.api_version), document.kind]
+    successor = REMOVED_KINDS[document.group, document.kind]
     return _problem(
         Severity.ERROR,
         "RemovedKind",
@@ -181,10 +192,6 @@ def _bad_texts(expire_after: str, grace_period: str | None) -> tuple[SchemaViola
 def _violations(kind: str, spec: object) -> tuple[SchemaViolation, ...]:
     all_violations = violations({"spec": spec}, crd_schema(kind) or {})
     return tuple(one for one in all_violations if not one.unknown and one.field.startswith(_CHECKED[kind]))
-
-
-def _group(api_version: str) -> str:
-    return api_version.rpartition("/")[0]
 
 
 def _unreadable(document: Document, error: InputError) -> Finding:

@@ -76,7 +76,7 @@ class _SpecGroup(msgspec.Struct, eq=False):
 
 
 class PodRequirementsIndex:
-    """Create it before changes are applied.
+    """The index of what pods require. Create it before changes are applied.
 
     `reread` is called when readings of bound pods have changed, `touch` with the name of a node if only readings of its
     pods have.

@@ -22,7 +22,7 @@ class UsablePools(msgspec.Struct, frozen=True):
 
 
 class SchedulingPools:
-    """Create it before changes are applied."""
+    """The index of usable NodePools. Create it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster

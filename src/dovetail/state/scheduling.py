@@ -8,7 +8,7 @@ number of changes since the last call.
         pending, leaving = state.pending(), state.leaving(now)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from operator import is_
 from typing import Final, TypeAlias
@@ -138,13 +138,21 @@ Trigger: TypeAlias = PendingPodTrigger | DisruptedNodeTrigger
 
 
 class SchedulingState:
-    """Create it before changes are applied: it subscribes to the stores.
+    """The state of scheduling. Create it before changes are applied: it subscribes to the stores.
 
-    `pause`: for how long a launching claim postpones decisions.
+    `pause`: for how long a launching claim postpones decisions. `only`: names of the nodes whose pods may have to
+    move; None: all.
     """
 
-    def __init__(self, cluster: ClusterState, *, pause: timedelta = timedelta(seconds=30)) -> None:
+    def __init__(
+        self,
+        cluster: ClusterState,
+        *,
+        pause: timedelta = timedelta(seconds=30),
+        only: Container[str] | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._only = only
         self._pause = pause
         self._listeners: list[Callable[[Trigger], None]] = []
         self._waiting: dict[Key, PodRecord] = {}
@@ -222,6 +230,8 @@ class SchedulingState:
         return self._nodes.place(name)
 
     def _read_node(self, key: NodeKey, previous: NodePods | None) -> NodePods | None:
+        if self._only is not None and key.name not in self._only:
+            return None
         managed = self._cluster.managed.get(key)
         if managed is None or managed.node is None or not managed.ours:
             return None

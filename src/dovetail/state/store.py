@@ -53,11 +53,10 @@ class StoredValue(msgspec.Struct, Generic[V], frozen=True):
 
 
 class Added(msgspec.Struct, Generic[V], frozen=True):
-    """An object exists. `initial`: it was in the first list, so it may have existed for long (R24)."""
+    """An object exists."""
 
     key: Key
     new: StoredValue[V]
-    initial: bool = False
 
 
 class Updated(msgspec.Struct, Generic[V], frozen=True):
@@ -76,9 +75,7 @@ class Deleted(msgspec.Struct, Generic[V], frozen=True):
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """A whole list has been applied: the store has the server's state at this version."""
-
-    resource_version: str
+    """A whole list has been applied."""
 
 
 Change: TypeAlias = Added[V] | Updated[V] | Deleted[V] | Synced | UndecodableObject
@@ -112,9 +109,8 @@ def steps_of(change: Change[V]) -> tuple[tuple[V, int], ...]:
 
 
 class Contents(msgspec.Struct, Generic[V], frozen=True):
-    """All objects at one version. Later changes do not affect it."""
+    """All objects at one time. Later changes do not affect it."""
 
-    resource_version: str
     items: Mapping[Key, StoredValue[V]]
 
 
@@ -154,7 +150,7 @@ class Store(Generic[V]):
     def snapshot(self) -> Contents[V]:
         """Everything as of the last change. The same object until the next change."""
         if self._contents is None:
-            self._contents = Contents(self._version, MappingProxyType(self._items.copy()))
+            self._contents = Contents(MappingProxyType(self._items.copy()))
         return self._contents
 
     def subscribe(self, subscriber: Callable[[Change[V]], None]) -> None:

@@ -7,7 +7,7 @@ _HAIR = 1e-9  # rounding error of sums
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """`per_second` on average, and `burst` at once."""
+    """A limit of `per_second` on average, and `burst` at once."""
 
     per_second: float
     burst: int

@@ -13,6 +13,8 @@ _FORM = re.compile(
     r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))"
 )
 
+_NOW = "now"
+
 
 class TimeError(ValueError):
     """The text is not an RFC 3339 time, or a datetime cannot hold it; the message is for people."""
@@ -50,14 +52,19 @@ def spoken_time(at: datetime, zone: tzinfo = UTC) -> str:
 
 
 def relative(at: datetime, now: datetime) -> str:
-    """How far away the moment is, in its two largest units: in 2h13m, 3d4h ago, now (less than a second)."""
-    ns = (at - now) // timedelta(microseconds=1) * MICROSECOND
-    far = abs(ns)
+    """How far away the moment is: in 2h13m, 3d4h ago, now (less than a second)."""
+    text = time_between(at, now)
+    if text == _NOW:
+        return text
+    return f"in {text}" if at > now else f"{text} ago"
+
+
+def time_between(at: datetime, now: datetime) -> str:
+    """The same without the direction, in the two largest units: 2h13m, 3d4h, now."""
+    far = abs(at - now) // timedelta(microseconds=1) * MICROSECOND
     if far < SECOND:
-        return "now"
+        return _NOW
     days, rest = divmod(far, DAY)
     if days < 2:  # "36h" reads better than "1d12h" next to a configured "24h"
-        text = short_duration(far - far % (MINUTE if far >= HOUR else SECOND))
-    else:
-        text = f"{days}d" + (short_duration(rest - rest % HOUR) if rest >= HOUR else "")
-    return f"in {text}" if ns > 0 else f"{text} ago"
+        return short_duration(far - far % (MINUTE if far >= HOUR else SECOND))
+    return f"{days}d" + (short_duration(rest - rest % HOUR) if rest >= HOUR else "")

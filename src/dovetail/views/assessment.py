@@ -106,7 +106,7 @@ class NodeAssessment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 class Assessment:
-    """See the module. Each part is assessed when it is asked for, once."""
+    """The answer of the rules. Each part is assessed when it is asked for, once."""
 
     def __init__(
         self,

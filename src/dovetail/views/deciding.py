@@ -14,7 +14,7 @@ from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.names import DovetailMode
 from dovetail.model.beside import BesideMode, read_hold
-from dovetail.model.decider import Decider, DecidingController, version_in
+from dovetail.model.decider import Decider, DecidingController, version_of
 
 LEASES: Final = frozenset((names.LEADER_ELECTION_LEASE, names.BESIDE_LEASE))
 _OF_CLUSTER: Final = frozenset(("Node", names.NODECLAIM_KIND))
@@ -30,6 +30,7 @@ _MODES: Final = {BesideMode.GUARD: DovetailMode.GUARD, BesideMode.DRIVE: Dovetai
 
 
 class _Container(objects.Wire, frozen=True):
+    name: str = ""
     image: str = ""
     args: tuple[str, ...] = ()
 
@@ -54,7 +55,7 @@ class _ControllerPod(objects.ApiObject, frozen=True):
 
     @property
     def version(self) -> str | None:
-        return next(filter(None, (version_in(container.image) for container in self.spec.containers)), None)
+        return version_of({container.name: container.image for container in self.spec.containers})
 
     @property
     def mode(self) -> DovetailMode:
@@ -97,7 +98,7 @@ class _Clues:
             pool = decode(document, objects.NodePool)
             shows_own_crd = pool.metadata.uid and pool.spec.disruption.graceful_expire_after != "Never"
             self.own_crd |= bool(shows_own_crd)
-        elif document.kind == "Scenario" and document.api_version.startswith(f"{names.OWN_GROUP}/"):
+        elif document.kind == "Scenario" and document.group == names.OWN_GROUP:
             self.scenario = True
 
     def _pod(self, document: Document) -> None:
@@ -205,9 +206,7 @@ def _karpenter(reason: str, version: str | None = None) -> Decider:
 
 
 def _holder(lease: objects.Lease, clues: _Clues) -> _ControllerPod | None:
-    """Both programs call themselves by the name of their pod, `_` and a random text."""
-    pod = (lease.spec.holder_identity or "").rpartition("_")[0]
-    return next((controller for controller in clues.controllers if controller.metadata.name == pod), None)
+    return next((controller for controller in clues.controllers if controller.metadata.name == lease.holder_pod), None)
 
 
 def _shown(lease: objects.Lease) -> str:

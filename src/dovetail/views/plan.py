@@ -1,4 +1,4 @@
-"""Shows what one pass of the engine decides: commands, savings, and why other nodes stay. The contract of 09."""
+"""Shows what one pass of the engine decides: commands, savings, and why other nodes stay."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from dovetail.api.names import Reason
 from dovetail.model.decider import Decider
 from dovetail.model.finding import Finding
 from dovetail.planning.disruption.board import BlockedNode, DisruptionBoard
-from dovetail.planning.disruption.commands import Command
+from dovetail.planning.disruption.commands import Command, PodDestination
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.replacing import launch_price
 from dovetail.scheduling.placement import MachineType, NewClaim, PodError, PodInfo, Solution
@@ -71,7 +71,7 @@ class UseView(View, frozen=True):
 
 
 class CommandView(View, frozen=True):
-    """`confirmed_after_seconds`: it is validated after this, and started only if it is still right."""
+    """`confirmed_after_seconds`: it is validated after this or earlier, and started only if it is still right."""
 
     id: str
     reason: str
@@ -192,7 +192,7 @@ def _command(board: DisruptionBoard, command: Command, confirmed: float | None) 
         replacements=tuple(new_node(board.world.types, claim, names) for claim in command.replacements),
         savings_per_hour=_dollars(command.savings),
         pods=tuple(
-            MoveView(pod=str(pod), source=candidate.node, to=command.landing.get(pod.uid))
+            MoveView(pod=str(pod), source=candidate.node, to=_text(command.landing.get(pod.uid)))
             for candidate in command.candidates
             for pod in candidate.pods
         ),
@@ -202,6 +202,10 @@ def _command(board: DisruptionBoard, command: Command, confirmed: float | None) 
         ),
         confirmed_after_seconds=confirmed,
     )
+
+
+def _text(where: PodDestination | None) -> str | None:
+    return None if where is None else str(where)
 
 
 def new_node(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, names: Mapping[str, str]) -> NewNodeView:

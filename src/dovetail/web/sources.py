@@ -22,6 +22,7 @@ from dovetail.ports import Clock, KubeApi
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.tasks import happens_within
 from dovetail.state.instance_types import BILLION
+from dovetail.views.assessment import Assessment
 from dovetail.views.board.details import DecisionView
 from dovetail.views.board.rows import SavingsView, seconds_of
 
@@ -83,6 +84,8 @@ class BoardSource:
         """How many of its seconds pass in one of ours; 0: its time stands still."""
         self.clock = clock or SystemClock()
         self.news = ChangeCounter()
+        self.assessed: Assessment | None = None
+        """What the rules said of the cluster before somebody looked, if they were asked."""
 
     def look(self) -> ClusterAt:
         """The cluster now. Returns at once."""
@@ -106,9 +109,11 @@ class FileSource(BoardSource):
         at: datetime | None = None,
         problems: Sequence[Finding] = (),
         replacements: ReplacementVerdicts | None = None,
+        assessed: Assessment | None = None,
     ) -> None:
         super().__init__(title, asking, clock, 1.0 if at is None else 0.0)
         self._at = at
+        self.assessed = assessed
         self._seen = partial(
             ClusterAt,
             version=0,

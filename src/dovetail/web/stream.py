@@ -164,7 +164,7 @@ class Feed:
 
 
 class Stream:
-    """See the module. `run` it in a TaskGroup."""
+    """The board and its readers. `run` it in a TaskGroup."""
 
     def __init__(self, source: BoardSource, compute: Compute) -> None:
         self.source = source
@@ -175,7 +175,7 @@ class Stream:
         self._readers = 0
         self._read = asyncio.Event()  # set while somebody reads
         self._seen: ClusterAt | None = None
-        self.assessment = assess(Snapshot(), datetime.min.replace(tzinfo=UTC))
+        self.assessment = source.assessed or assess(Snapshot(), datetime.min.replace(tzinfo=UTC))
         self._boards = BoardMaker()
         self.board: Board = NOTHING
         self._until: datetime | None = None

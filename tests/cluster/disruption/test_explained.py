@@ -74,7 +74,9 @@ async def a_pdb_that_can_never_allow_it(setting: Setting) -> None:
     await setting.apply(manifests.pdb("web", minAvailable=1))
     (claim,) = await setting.has_nodes(1)
     await setting.outdate(claim)
-    await says(setting, claim, "is stuck (Drifted) since", "web can never allow it: minAvailable 1 leaves none of 1")
+    await says(
+        setting, claim, "has been stuck (Drifted) since", "web can never allow it: minAvailable 1 leaves none of 1"
+    )
     await shows(setting, claim, blockers={"pod-disruption-budget"}, state="S2", stuck=True)
     assert "can never allow it" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
 
@@ -84,7 +86,7 @@ async def a_drain_that_a_protected_pod_blocks(setting: Setting) -> None:
     await setting.deploy("web", cpu="1", annotations=GUARDED)
     (claim,) = await setting.has_nodes(1)
     await setting.api.write(Delete(NODECLAIMS, claim))
-    await says(setting, claim, "is stuck (S4 draining) since", "waits for Pod/", "no terminationGracePeriod")
+    await says(setting, claim, "has been stuck (S4 draining) since", "waits for Pod/", "no terminationGracePeriod")
     await shows(setting, claim, blockers=set(), state="S4", stuck=True)
     (pod,) = (each.metadata.name for each in setting.pods("web"))
     note = (await setting.event(EventReason.FAILED_DRAINING, setting.node(claim))).note
@@ -98,7 +100,9 @@ async def a_budget_of_zero(setting: Setting) -> None:
     await setting.deploy("web", cpu="1")
     (claim,) = await setting.has_nodes(1)
     await setting.outdate(claim)
-    await says(setting, claim, "is stuck (Drifted) since", f"budgets[0] of NodePool {setting.name} allows 0 nodes")
+    await says(
+        setting, claim, "has been stuck (Drifted) since", f"budgets[0] of NodePool {setting.name} allows 0 nodes"
+    )
     await shows(setting, claim, blockers={"budget"}, state="S2", stuck=True)
     assert "allows 0 nodes" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
 
@@ -108,7 +112,7 @@ async def a_misspelt_schedule_of_a_budget(setting: Setting) -> None:
     await setting.deploy("web", cpu="1")
     (claim,) = await setting.has_nodes(1)
     await setting.outdate(claim)
-    await says(setting, claim, "is stuck (Drifted)", "is invalid and counts as 0: hour '25'")
+    await says(setting, claim, "has been stuck (Drifted)", "is invalid and counts as 0: hour '25'")
     await shows(setting, claim, blockers={"budget"}, state="S2", stuck=True)
     assert "is invalid" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
 
@@ -121,7 +125,7 @@ async def a_finalizer_on_a_pod(setting: Setting) -> None:
     raw, held = PODS.read_as(dict[str, Any]), {"metadata": {"finalizers": ["example.com/archive"]}}
     await setting.api.write(Patch(raw, pod, held, namespace=setting.name))
     await setting.api.write(Delete(NODECLAIMS, claim))
-    await says(setting, claim, "is leaving (S4 draining)", "held by finalizer example.com/archive")
+    await says(setting, claim, "has been leaving (S4 draining)", "held by finalizer example.com/archive")
     await shows(setting, claim, blockers=set(), state="S4", stuck=False)
     node, history = setting.node(claim), setting.history
     await history.until(
@@ -163,7 +167,9 @@ async def an_eviction_that_a_policy_refuses(setting: Setting) -> None:
     with pytest.raises(Invalid, match="this needs a ticket"):
         await probe(setting)
     await setting.api.write(Delete(NODECLAIMS, claim))
-    await says(setting, claim, "is stuck (S4 draining) since", "waits for Pod/", "evicting a pod fails: 422 Invalid")
+    await says(
+        setting, claim, "has been stuck (S4 draining) since", "waits for Pod/", "evicting a pod fails: 422 Invalid"
+    )
     await shows(setting, claim, blockers=set(), state="S4", stuck=True)
     note = (await setting.event(EventReason.FAILED_DRAINING, setting.node(claim))).note
     assert "this needs a ticket" in note
@@ -176,7 +182,7 @@ async def pods_that_have_no_other_place(setting: Setting) -> None:
     await setting.begin(budgets=EVERYTHING)
     (claim,) = await setting.hold("a", nodeSelector={"example.com/nowhere": "at-all"})
     await setting.outdate(claim)
-    await says(setting, claim, "is stuck (Drifted) since", "example.com/nowhere", "dovetail plan --remove")
+    await says(setting, claim, "has been stuck (Drifted) since", "example.com/nowhere", "dovetail plan --remove")
     await shows(setting, claim, blockers={"replacement"}, state="S2", stuck=True)
     assert "example.com/nowhere" in (await setting.event(EventReason.DISRUPTION_BLOCKED, setting.node(claim))).note
 
@@ -190,7 +196,7 @@ async def limits_that_leave_room_for_no_replacement(setting: Setting) -> None:
     await says(
         setting,
         first,
-        "is stuck (Drifted)",
+        "has been stuck (Drifted)",
         "its limits leave no room (limits.cpu: 6 of 4 in use",
         "→ raise spec.limits",
     )
@@ -208,7 +214,9 @@ async def limits_that_leave_room_for_no_replacement(setting: Setting) -> None:
 
 async def a_replacement_that_is_not_ready(setting: Setting) -> None:
     old, new = await setting.in_s3()
-    await says(setting, old, "is leaving (Drifted, S3 disrupting) since", f"waits for replacement {new}", "given up 20")
+    await says(
+        setting, old, "has been leaving (Drifted, S3 disrupting) since", f"waits for replacement {new}", "given up 20"
+    )
     await shows(setting, old, blockers=set(), state="S3", stuck=False)
     assert f"Replacement for {old}" in (await setting.event(EventReason.DISRUPTION_WAITING_READINESS, new)).note
 

@@ -7,9 +7,9 @@ from dovetail.ports import Resource
 from dovetail.runtime.clock import SystemClock
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import ActorContext
-from dovetail.sim.actors.default_spread import SERVICES, DefaultSpreads
-from dovetail.sim.actors.fit import FITS
-from dovetail.sim.actors.placement import SchedulerCache, answer
+from dovetail.sim.actors.scheduling.default_spread import SERVICES, DefaultSpreads
+from dovetail.sim.actors.scheduling.fit import FITS
+from dovetail.sim.actors.scheduling.placement import SchedulerCache, answer
 from dovetail.sim.actors.wire import NODES, PODS, REPLICASETS, STATEFULSETS
 from tests.cluster.scheduling.world import Named, World
 

@@ -11,9 +11,10 @@ from dovetail.api.names import ConditionReason, ConditionType, EventReason
 from dovetail.cli.cleanup.cleaner import clean
 from dovetail.cli.commands.roll import roll
 from dovetail.controllers.beside.gate import SETTLES
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Delete
+from dovetail.ports import LEASES, NODECLAIMS, NODEPOOLS, NODES, PODS, Delete, Forbidden
 from dovetail.sim.actors.wire import SHUTDOWN, Raw
 from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from tests.harness import manifests
 from tests.harness.disruption import (
     Most,
@@ -174,6 +175,22 @@ async def test_a_drifted_node_whose_pods_have_room_only_in_waves_gets_one_node_f
     assert len(setting.cloud.machines) == 3
 
 
+@pytest.mark.parametrize("nodes", [2, 3])
+async def test_replacements_that_start_together_do_not_wait_for_each_other(setting: Driven, nodes: int) -> None:
+    """In some orders of arrival a large pod finds no room on them, because two small ones share one."""
+    await setting.begin(pool(budgets=[{"nodes": "100%"}]))
+    for app, cpu in (("large", "3"), ("small", "700m")):
+        await setting.sim.apply(manifests.deployment(app, replicas=nodes, cpu=cpu))
+        await setting.runs_all(app, nodes)
+    old = [each["metadata"]["name"] for each in setting.claims()]
+    assert len(old) == nodes
+    await new_edition(setting)
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, *old), timeout="30m")
+    for app in ("large", "small"):
+        await setting.runs_all(app, nodes)
+    assert len(setting.cloud.machines) <= 2 * nodes
+
+
 # -- the gate ----------------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +237,41 @@ async def test_without_a_karpenter_no_command_begins(setting: Driven) -> None:
     assert not setting.tainted()
     await setting.karpenter.start()
     await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old), timeout="5m")
+
+
+async def test_without_the_right_to_see_karpenter_no_command_begins(setting: Driven) -> None:
+    await setting.program.stop()
+    (old,) = await stand(setting, pool(budgets=[{"nodes": "0"}]))
+    mine = Fault(error=Forbidden("no right"))
+    setting.sim.server.faults.add(mine, verb="list", resource=LEASES, client=names.COMPONENT, times=FOR_EVER)
+    await setting.program.start()
+    await edit_pool(setting, budgets=[{"nodes": "100%"}])
+    await new_edition(setting)
+    await setting.sim.run_for("5m")
+    assert all(setting.held().values())
+    assert not setting.tainted()
+    setting.sim.server.faults.clear()
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old), timeout="5m")
+
+
+async def test_a_command_of_before_waits_until_karpenter_is_seen(setting: Driven) -> None:
+    """Both die, and drive comes back first: the Lease looks live for a while."""
+    (old,) = await stand(setting, pool())
+    await new_edition(setting)
+    await in_s3(setting, old)
+    await setting.program.kill()
+    await setting.sim.wait_until(
+        lambda: all(is_true(setting, each["metadata"]["name"], ConditionType.INITIALIZED) for each in setting.claims()),
+        timeout="2m",
+    )
+    await setting.karpenter.kill()
+    await setting.program.start()
+    await setting.sim.run_for("3m")
+    found = setting.claim(old)
+    assert found is not None
+    assert "deletionTimestamp" not in found["metadata"]
+    await setting.karpenter.start()
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old), timeout="6m")
 
 
 async def test_a_karpenter_that_dies_in_the_middle_is_waited_for(setting: Driven) -> None:

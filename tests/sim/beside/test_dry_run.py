@@ -11,7 +11,7 @@ from dovetail.ports import NODECLAIMS, NODES
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.loop.virtual_loop import InlineCompute
-from tests.harness.disruption import edit_pool, edit_template, pool, scale, stand
+from tests.harness.disruption import edit_pool, edit_template, node_of, pool, stand
 from tests.harness.driving import Driven, drive
 from tests.harness.guarding import BesideProgram, bind, run_beside
 from tests.harness.guarding import pool as guarded_pool
@@ -25,9 +25,9 @@ def reported(caplog: pytest.LogCaptureFixture, message: str) -> list[logging.Log
     return [record for record in caplog.records if record.getMessage() == message]
 
 
-@stage(drive, options=DriveOptions(compute=InlineCompute(), gated=False))
+@stage(drive, options=DriveOptions(compute=InlineCompute(), gated=False), karpenter_version="1.15")
 async def test_drive_reports_its_plan_once(setting: Driven, caplog: pytest.LogCaptureFixture) -> None:
-    """The cluster stays as it is, so each pass decides the same. Karpenter is told to leave the nodes alone."""
+    """The cluster stays as it is, so each pass decides the same. Karpenter is away, because it would take the nodes."""
     await setting.program.stop()
     drifted, _ = await stand(setting, pool(budgets=[{"nodes": "0"}]), replicas=2)
     await edit_template(setting, metadata={"labels": {"edition": "2"}})
@@ -38,9 +38,9 @@ async def test_drive_reports_its_plan_once(setting: Driven, caplog: pytest.LogCa
     caplog.set_level(logging.INFO, logger="dovetail")
     setting.program.through = DryRunApi
     await setting.program.start()
-    await setting.sim.run_for("20s")  # a Lease counts so long
-    await scale(setting, 1)
-    await setting.sim.run_for("5m")
+    for number in range(3):
+        await setting.sim.run_for("2m")
+        await setting.annotate(NODES, node_of(setting, drifted), {"example.com/look-again": str(number)})
     assert {each.request.verb for each in setting.sent[before:]} <= READS
     assert setting.claims() == claims
     (plan,) = reported(caplog, "would disrupt node(s)")

@@ -1,18 +1,33 @@
 """Guard holds nodes in time, releases them in time, and touches nothing that is not its own (10 §I.3)."""
 
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 import pytest
 
 from dovetail.api import names
 from dovetail.controllers.beside.assembly import GuardOptions
 from dovetail.model.beside import OFF, BesideMode, Hold, written_mark
-from dovetail.ports import NODEPOOLS, NODES, PODS, Delete, Patch
+from dovetail.ports import NODEPOOLS, NODES, PODS, Delete, Page, Patch, Resource, Write
+from dovetail.runtime.read_through import ReadThroughApi
 from dovetail.sim.actors.cluster import SimCluster
+from dovetail.state.store import UndecodableObject
 from dovetail.values.selector import make_selector
 from dovetail.values.timestamp import parse_time
-from tests.harness.guarding import BesideProgram, annotate_node, annotations_of, bind, hold_on, pool, run_beside, stand
+from tests.harness.guarding import (
+    BesideProgram,
+    annotate_node,
+    annotations_of,
+    bind,
+    hold_on,
+    pod_annotations,
+    pool,
+    run_beside,
+    stand,
+)
 from tests.harness.stage import stage
+
+T = TypeVar("T")
 
 pytestmark = stage(run_beside)
 
@@ -42,7 +57,7 @@ async def test_a_node_is_held_outside_the_window_of_its_pod_and_ten_minutes_befo
     hold = hold_on(sim, "n1")
     assert hold is not None
     assert hold.by is BesideMode.GUARD
-    assert hold.why == "disruption-schedule Pod/default/web"
+    assert hold.why == "disruption-schedule"
     assert hold.until is not None
     assert hold.until.strftime("%H:%M:%S") == "06:00:00"
     assert hold_on(sim, "n2") is None
@@ -56,8 +71,25 @@ async def test_a_node_is_held_outside_the_window_of_its_pod_and_ten_minutes_befo
     await until(sim, "06:59:59")
     assert program.writes() == before + 2
     assert program.count("dovetail_beside_writes_total", what="release") >= 1
-    assert "disruption-schedule Pod/default/web" in program.events("Held")[-1]["note"]
     assert program.events("Released")[-1]["regarding"]["name"] == "n1"
+
+
+async def test_a_node_does_not_tell_which_pod_holds_it_and_the_pod_does(
+    sim: SimCluster, program: BesideProgram
+) -> None:
+    """Who may read Nodes, and the events about them, may not list the pods of all namespaces (R49)."""
+    await sim.apply(pool())
+    await stand(sim, "n1")
+    await bind(sim, "n1", "payroll", **EACH_HOUR)
+    await until(sim, "05:45:00")
+    held = {event["regarding"]["kind"]: event for event in program.events("Held")}
+    assert held["Pod"]["regarding"]["name"] == "payroll"
+    assert "kept off node n1 for this pod, until 2026-03-02T06:00:00Z: disruption-schedule: " in held["Pod"]["note"]
+    assert "until 2026-03-02T06:00:00Z: disruption-schedule: " in held["Node"]["note"]
+    await until(sim, "06:00:01")
+    on_node = [event for event in program.events("") if event["regarding"]["kind"] == "Node"]
+    assert {event["reason"] for event in on_node} == {"Held", "Released"}
+    assert "payroll" not in str([*sim.objects(NODES), *on_node])
 
 
 async def test_a_pod_that_is_bound_is_judged_at_once(sim: SimCluster) -> None:
@@ -217,6 +249,41 @@ async def test_after_a_start_nothing_is_released_before_all_is_seen(sim: SimClus
     order = [request.split()[2] for request in program.api.requests if request.startswith("patch nodes ")]
     assert order[-1] == "n2"
     assert len(order) == 3
+
+
+class OtherFieldsApi(ReadThroughApi):
+    """The API of a cluster whose NodePools have fields of other types than ours."""
+
+    async def write(self, write: Write[T]) -> T:
+        return await self._api.write(write)
+
+    async def list(self, resource: Resource[Any], *args: Any, **options: Any) -> Page[Any]:
+        page = await super().list(resource, *args, **options)
+        if resource.plural != NODEPOOLS.plural:
+            return page
+        unread = [UndecodableObject("Expected `str`, got `int`", "", pool.metadata.name) for pool in page.items]
+        return Page([], page.resource_version, undecodable=len(unread), unread=unread)
+
+
+@stage(run_beside, GuardOptions(hold_pods=True))
+async def test_nothing_is_released_while_nodepools_cannot_be_read(sim: SimCluster, program: BesideProgram) -> None:
+    """After an upgrade of the CRDs the old process still knows the NodePools, but a new one does not."""
+    await sim.apply(pool())
+    await stand(sim, "n1")
+    await bind(sim, "n1", "web", **EACH_HOUR)
+    await until(sim, "05:45:00")
+    before = annotations_of(sim, "n1"), pod_annotations(sim, "web")
+    assert names.HELD in before[0]
+    assert names.POD_HOLD in before[1]
+    await program.kill()
+    program.through = OtherFieldsApi
+    await program.start()
+    await sim.run_for("3h")
+    assert (annotations_of(sim, "n1"), pod_annotations(sim, "web")) == before
+    program.through = lambda api: api
+    await program.restart()
+    await until(sim, "10:00:01")
+    assert (annotations_of(sim, "n1"), names.POD_HOLD in pod_annotations(sim, "web")) == ({}, False)
 
 
 async def test_a_node_without_change_is_not_written(sim: SimCluster, program: BesideProgram) -> None:

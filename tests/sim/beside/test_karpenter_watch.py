@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
-from dovetail.ports import LEASES, PODS, Create, Unavailable
+from dovetail.ports import LEASES, PODS, Create, Forbidden, Unavailable
 from dovetail.runtime.lease import Election
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.server.faults import Fault
@@ -78,6 +78,37 @@ async def test_a_failed_look_leaves_what_is_known(sim: SimCluster) -> None:
     problem = await look(sim, watch)
     sim.server.faults.add(Fault(error=Unavailable("down")), verb="list", resource=LEASES)
     assert await look(sim, watch) == problem
+
+
+async def test_a_lease_tells_nothing_until_it_is_renewed(sim: SimCluster) -> None:
+    """Its holder may have died just before."""
+    leader, watch = await lead(sim), KarpenterWatch()
+    seen = []
+    for renewed in (False, False, True, False):
+        if renewed:
+            await leader.acquire()
+        assert await look(sim, watch) == ""
+        seen.append(watch.is_certain)
+        await sim.run_for("5s")
+    assert seen == [False, False, True, True]
+    await sim.run_for("20s")
+    await look(sim, watch)
+    assert not watch.is_certain
+
+
+@pytest.mark.parametrize("seen", [False, True])
+async def test_without_the_right_to_look_nothing_is_known(sim: SimCluster, seen: bool) -> None:
+    leader, watch = await lead(sim), KarpenterWatch()
+    for _ in range(2 if seen else 0):
+        await look(sim, watch)
+        await sim.run_for("2s")
+        await leader.acquire()
+    await look(sim, watch)
+    assert watch.is_certain is seen
+    sim.server.faults.add(Fault(error=Forbidden("no right")), verb="list", resource=LEASES)
+    problem = await look(sim, watch)
+    assert "cannot see whether Karpenter runs: no right; let this account list Leases" in problem
+    assert not watch.is_certain
 
 
 async def test_a_version_that_is_given_is_believed(sim: SimCluster) -> None:

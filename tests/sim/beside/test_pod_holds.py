@@ -7,6 +7,7 @@ import pytest
 from dovetail.api import names
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import NODECLAIMS, PODS, Delete, Patch
 from dovetail.runtime.manager import Controller
@@ -25,6 +26,10 @@ def hold_of(sim: SimCluster) -> dict[str, str]:
     (pod,) = sim.pods(app="web")
     found = pod_annotations(sim, pod["metadata"]["name"])
     return {key: found[key] for key in (names.DO_NOT_DISRUPT, names.POD_HOLD) if key in found}
+
+
+def without_the_option(cluster: WatchedCluster, metrics: Metrics) -> Sequence[Controller]:
+    return guard_controllers(cluster, metrics, KarpenterWatch("1.11"), GuardOptions())
 
 
 async def until_minute(sim: SimCluster, minute: int) -> None:
@@ -58,6 +63,24 @@ async def test_a_claim_that_is_deleted_is_drained_in_the_window(sim: SimCluster)
     await sim.wait_until(lambda: old not in claims(sim))
 
 
+@stage(run_beside, HOLDING, karpenter=True, started=False)
+async def test_a_hold_that_nobody_removes_is_told_once(sim: SimCluster, program: BesideProgram) -> None:
+    """Guard runs without --hold-pods now, and may not write to pods."""
+    await program.start()
+    await prepare(sim, 1, after=None, annotations=HOURLY)
+    await until_minute(sim, 40)
+    assert hold_of(sim)[names.DO_NOT_DISRUPT] == "true"
+    await program.kill()
+    program.controllers_of = without_the_option
+    await program.start()
+    await until_minute(sim, 59)
+    assert program.events("HoldLeft") == []
+    await sim.run_for("40m")
+    (event,) = program.events("HoldLeft")
+    assert event["regarding"]["kind"] == "Pod"
+    assert "until 2026-03-02T01:00:00Z" in event["note"]
+
+
 async def test_a_user_writes_over_it(sim: SimCluster) -> None:
     await prepare(sim, 1, after=None, annotations=HOURLY)
     await until_minute(sim, 40)
@@ -68,11 +91,7 @@ async def test_a_user_writes_over_it(sim: SimCluster) -> None:
     assert hold_of(sim) == {names.DO_NOT_DISRUPT: "8h"}
 
 
-def reads_durations(cluster: WatchedCluster, metrics: Metrics) -> Sequence[Controller]:
-    return guard_controllers(cluster, metrics, HOLDING, durations=lambda: True)
-
-
-@stage(controllers_of=reads_durations)
+@stage(karpenter_version="1.15")
 @pytest.mark.parametrize("dies", [False, True])
 async def test_a_hold_of_a_duration_ends_alone(sim: SimCluster, program: BesideProgram, dies: bool) -> None:
     await prepare(sim, 1, after=None, annotations=HOURLY)

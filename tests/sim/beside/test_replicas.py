@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from dovetail.api import names
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import LEASES, NODES, Unavailable, Write
 from dovetail.runtime.events import EventRecorder
@@ -54,7 +55,7 @@ async def replica(sim: SimCluster, name: str, written: list[tuple[str, float]]) 
             election=election,
             recorder=EventRecorder(api, sim.clock, instance=name),
             reflectors=cluster.reflectors,
-            controllers=guard_controllers(cluster, metrics, GuardOptions()),
+            controllers=guard_controllers(cluster, metrics, KarpenterWatch("1.11"), GuardOptions()),
             timings=ManagerTimings(heartbeat_seconds=3600.0),
         )
         try:

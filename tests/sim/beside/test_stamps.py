@@ -158,6 +158,28 @@ async def test_without_an_answer_the_first_stamp_is_taken_back_and_no_other_is_m
     assert program.count("dovetail_beside_stamped_total", why="expired") == 1
 
 
+@stage(karpenter_version="")
+async def test_a_karpenter_that_is_away_does_not_stop_the_stamping(
+    sim: SimCluster, program: BesideProgram, world: KarpenterWorld
+) -> None:
+    """Nothing is stamped before it is back. A first stamp of just before is taken back, and another one is made."""
+    await prepare(sim, 2)
+    first = set(claims(sim))
+    await sim.run_for("110m")
+    await world.karpenter.kill()
+    await sim.run_for("30m")
+    assert stamped(sim) == set()
+    assert program.count("dovetail_beside_stamped_total", why="expired") == 0
+    await world.karpenter.start()
+    await sim.wait_until(lambda: bool(stamped(sim)), timeout="1m")
+    await world.karpenter.kill()
+    await sim.wait_until(lambda: not stamped(sim), timeout="1m")
+    await sim.run_for("10m")
+    assert stamped(sim) == set()
+    await world.karpenter.start()
+    await sim.wait_until(lambda: not first & set(claims(sim)), timeout="20m")
+
+
 async def test_after_the_first_answer_all_go_that_budgets_allow(sim: SimCluster, program: BesideProgram) -> None:
     await prepare(sim, 4, budgets=[{"nodes": "75%"}])
     await sim.wait_until(lambda: bool(stamped(sim)), timeout="3h")
@@ -177,6 +199,21 @@ async def test_a_node_is_replaced_because_somebody_asks(sim: SimCluster) -> None
     await sim.run_for("10m")
     assert other in claims(sim)
     assert len(claims(sim)) == 2
+
+
+async def test_a_claim_that_has_no_hash_does_not_stop_the_stamping_of_others(
+    sim: SimCluster, program: BesideProgram
+) -> None:
+    """Somebody has made it by hand. Karpenter compares no hash, so it would not answer the first stamp."""
+    await prepare(sim, 2, budgets=[{"nodes": "100%"}])
+    handmade, other = sorted(claims(sim))
+    none = dict.fromkeys((names.NODEPOOL_HASH, names.NODEPOOL_HASH_VERSION))
+    await sim.api.write(Patch(NODECLAIMS, handmade, {"metadata": {"annotations": none}}))
+    await ask(sim, handmade)
+    await sim.wait_until(lambda: other not in claims(sim), timeout="3h")
+    assert handmade in claims(sim)
+    assert marks(sim, handmade) == {names.ROLLED}
+    assert program.events("StampUndone") == []
 
 
 async def test_nobody_is_stamped_whom_karpenter_would_not_take(sim: SimCluster, program: BesideProgram) -> None:

@@ -41,9 +41,9 @@ BIG = {"cpu": "3"}
 # -- consolidateAfter --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("after", "seconds"), [("0s", 0), ("30s", 30), ("5m", 300)])
+@pytest.mark.parametrize(("after", "seconds"), [("0s", 15), ("10s", 15), ("30s", 30), ("5m", 300)])
 async def test_an_empty_node_has_to_be_quiet_first(setting: Setting, after: str, seconds: int) -> None:
-    """02 §10: from the last pod that came or went, and to the second; then comes the validation."""
+    """02 §10, R46: from the last pod that came or went, and to the second; for the validation at least 15 s."""
     await setting.begin(pool(consolidateAfter=after))
     await hold(setting, "a", pods=BIG)
     await setting.sim.run_for("10m")
@@ -53,7 +53,7 @@ async def test_an_empty_node_has_to_be_quiet_first(setting: Setting, after: str,
     await setting.sim.wait_until(lambda: "a" in taken.at, timeout="20m")
     took = (taken.at["a"] - emptied_at).total_seconds()
     # The pod needs a moment to be gone, and a change is looked at after a second of quiet.
-    assert seconds + 15 <= took <= seconds + 15 + 3
+    assert seconds <= took <= seconds + 3
 
 
 async def test_never_means_never(setting: Setting) -> None:
@@ -81,7 +81,7 @@ async def test_pods_that_come_and_go_keep_a_node_from_being_consolidated(setting
     taken = Taken(setting)
     await setting.sim.wait_until(lambda: "busy" in taken.at)
     waited = taken.at["busy"] - last_at
-    assert timedelta(seconds=135) <= waited <= timedelta(seconds=150)
+    assert timedelta(minutes=2) <= waited <= timedelta(seconds=123)
 
 
 async def test_a_destination_may_be_inside_its_own_quiet_time(setting: Setting) -> None:
@@ -229,8 +229,8 @@ async def test_a_node_that_expects_a_pod_is_left_alone(setting: Setting, waits: 
     if waits < 60:
         await setting.sim.api.write(Delete(PODS, "slow", namespace="default"))
     await setting.sim.wait_until(lambda: "a" in taken.at, timeout="5m")
-    # It is looked at again when the nomination ends, and then after the validation.
-    late = taken.at["a"] - nominated_at - timedelta(seconds=waits) - VALIDATION
+    # It is looked at again when the nomination ends. Nothing else has changed meanwhile.
+    late = taken.at["a"] - nominated_at - timedelta(seconds=waits)
     assert timedelta() <= late <= timedelta(seconds=0 if waits == 60 else 6)
 
 
@@ -287,7 +287,7 @@ async def test_a_node_that_says_so_is_left_alone_for_as_long_as_it_says(setting:
     assert touched(setting) == []
     taken = Taken(setting)
     await setting.sim.wait_until(lambda: "a" in taken.at, timeout="2h")
-    assert taken.at["a"] == created_at(made) + timedelta(hours=2) + VALIDATION
+    assert taken.at["a"] == created_at(made) + timedelta(hours=2)
 
 
 async def test_a_pod_disruption_budget_that_allows_nothing_keeps_a_node(setting: Setting) -> None:

@@ -8,6 +8,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import REPLACEMENT_OF, ConditionType, EventReason
 from dovetail.planning.disruption.board import Method
+from dovetail.planning.disruption.commands import PodDestination
 from dovetail.ports import NODECLAIMS, NODES, Conflict, Forbidden, OutcomeUnknown, Unavailable
 from dovetail.rules.budgets import pool_counts
 from dovetail.runtime.dry_run import DryRunApi, WouldWrite
@@ -209,7 +210,7 @@ async def test_pods_are_expected_where_they_were_planned(setting: Setting) -> No
     _, there = await setting.stand("a", "b")
     pod = PodInfo(uid="u1", name="web")
     command = setting.command("a", method=Method.SINGLE_NODE, pods=[pod])
-    await setting.start(msgspec.structs.replace(command, landing={"u1": f"node/{there}"}))
+    await setting.start(msgspec.structs.replace(command, landing={"u1": PodDestination(node=there)}))
     await setting.sim.run_for("1s")
     await setting.sim.apply(manifests.pod("web", cpu="100"))  # nobody is expected unless a pod waits
     assert "b" in setting.parts.state.nominations(setting.now() + timedelta(seconds=18))

@@ -64,7 +64,12 @@ async def test_a_pdb_that_can_never_allow_it(setting: Setting) -> None:
     await drift(setting, claim)
     await setting.sim.run_for("1m")
     node = node_of(setting, claim)
-    says(setting, node, "is stuck (Drifted) since", "web can never allow it: minAvailable 1 leaves none of 1 to spare")
+    says(
+        setting,
+        node,
+        "has been stuck (Drifted) since",
+        "web can never allow it: minAvailable 1 leaves none of 1 to spare",
+    )
     assert blockers(setting) == {"pod-disruption-budget"}
     (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
     why = f"Pod/default/{pod}: PodDisruptionBudget web can never allow it: minAvailable 1 leaves none of 1 to spare"
@@ -78,7 +83,7 @@ async def test_a_drain_that_a_protected_pod_blocks_without_a_deadline(setting: S
     node = node_of(setting, claim)
     await setting.delete_claim(claim)
     await setting.sim.run_for("1m")
-    says(setting, node, "is stuck (S4 draining) since", "waits for Pod/default/web-", "no terminationGracePeriod")
+    says(setting, node, "has been stuck (S4 draining) since", "waits for Pod/default/web-", "no terminationGracePeriod")
     says(setting, node, "→ remove the annotation karpenter.sh/do-not-disrupt from Pod/default/web-")
     (pod,) = (each["metadata"]["name"] for each in setting.sim.pods(app="web"))
     assert asked(setting, "explain", f"pod/{pod}").body[2].endswith("no end date; the drain of its node waits for it")
@@ -97,7 +102,7 @@ async def test_an_eviction_that_a_policy_refuses(setting: Setting) -> None:
     says(
         setting,
         node,
-        "is stuck (S4 draining) since",
+        "has been stuck (S4 draining) since",
         "waits for Pod/default/web-",
         "evicting a pod fails: 403 Forbidden",
     )
@@ -116,10 +121,13 @@ async def test_an_eviction_that_is_refused_later(setting: Setting) -> None:
     setting.sim.server.faults.add(Fault(error=refused), verb="evict", resource=PODS, times=FOR_EVER)
     await setting.delete_claim(claim)
     await setting.sim.run_for("2m")
-    says(setting, node, "is leaving (S4 draining) since", "outside its disruption window")
+    says(setting, node, "has been leaving (S4 draining) since", "outside its disruption window")
     await setting.sim.run_for("1h")
     says(
-        setting, node, "is leaving (S4 draining) since", "evicting a pod fails: 403 Forbidden; what is left is deleted"
+        setting,
+        node,
+        "has been leaving (S4 draining) since",
+        "evicting a pod fails: 403 Forbidden; what is left is deleted",
     )
     notes = setting.notes(EventReason.FAILED_DRAINING, node)
     assert any("its eviction fails: a policy says no" in note for note in notes)
@@ -130,7 +138,9 @@ async def test_a_budget_of_zero(setting: Setting) -> None:
     await drift(setting, claim)
     await setting.sim.run_for("1m")
     node = node_of(setting, claim)
-    says(setting, node, "is stuck (Drifted) since", "budgets[0] of NodePool default allows 0 nodes for Drifted now")
+    says(
+        setting, node, "has been stuck (Drifted) since", "budgets[0] of NodePool default allows 0 nodes for Drifted now"
+    )
     says(setting, node, "→ correct spec.disruption.budgets: kubectl edit nodepool default")
     assert blockers(setting) == {"budget"}
     (note, *_) = setting.notes(EventReason.DISRUPTION_BLOCKED, node)
@@ -150,7 +160,12 @@ async def test_a_misspelt_schedule_of_a_budget(setting: Setting, caplog: pytest.
     await drift(setting, claim)
     await setting.sim.run_for("1m")
     node = node_of(setting, claim)
-    says(setting, node, "is stuck (Drifted)", "budgets[0] of NodePool default is invalid and counts as 0: hour '25'")
+    says(
+        setting,
+        node,
+        "has been stuck (Drifted)",
+        "budgets[0] of NodePool default is invalid and counts as 0: hour '25'",
+    )
     assert "budgets[0] of NodePool default is invalid" in setting.notes(EventReason.DISRUPTION_BLOCKED, node)[0]
     assert any(line.endswith(" stuck") for line in asked(setting, "forecast", "-q").lines)
     (line,) = (each.__dict__ for each in caplog.records if each.getMessage() == "node stays")
@@ -166,7 +181,7 @@ async def test_a_finalizer_on_a_pod(setting: Setting) -> None:
     node = node_of(setting, claim)
     await setting.delete_claim(claim)
     await setting.sim.run_for("40s")
-    says(setting, node, "is leaving (S4 draining)", "held by finalizer example.com/archive; ignored from")
+    says(setting, node, "has been leaving (S4 draining)", "held by finalizer example.com/archive; ignored from")
     says(setting, node, "→ find who sets finalizer example.com/archive: kubectl get pod")
     (head, step) = asked(setting, "explain", f"pod/{pod['metadata']['name']}").body[2:4]
     assert "terminating, should be gone since 2026-03-02T00:" in head
@@ -184,7 +199,7 @@ async def test_pods_that_have_no_other_place(setting: Setting) -> None:
     (node,) = await hold(setting, "stuck", pods=PINNED)
     await drift(setting, "stuck")
     await setting.sim.run_for("1m")
-    says(setting, node, "is stuck (Drifted) since", "default/p-stuck", "example.com/nowhere")
+    says(setting, node, "has been stuck (Drifted) since", "default/p-stuck", "example.com/nowhere")
     says(setting, node, f"dovetail plan --remove {node}")
     assert blockers(setting) == {"replacement"}
     (note,) = setting.notes(EventReason.DISRUPTION_BLOCKED, node)
@@ -204,7 +219,13 @@ async def test_limits_that_leave_room_for_no_replacement(setting: Setting) -> No
     assert others(setting, first, second) == []
     node = node_of(setting, first)
     limits = "limits.cpu: 6 of 4 in use, 1 left when the leaving nodes are gone, a new node takes at least 4"
-    says(setting, node, "is stuck (Drifted)", "and NodePool default can make none: its limits leave no room", limits)
+    says(
+        setting,
+        node,
+        "has been stuck (Drifted)",
+        "and NodePool default can make none: its limits leave no room",
+        limits,
+    )
     says(setting, node, "→ raise spec.limits")
     for command in ("explain", "plan", "forecast"):
         text = " ".join(asked(setting, command, *([f"node/{node}"] if command != "plan" else [])).lines)
@@ -237,7 +258,12 @@ async def test_a_replacement_that_is_not_ready(setting: Setting) -> None:
     await drift(setting, claim)
     await setting.sim.run_for("2m")
     (new,) = others(setting, claim)
-    says(setting, node, "is leaving (Drifted, S3 disrupting) since", f"waits for replacement {new} (its node is not")
+    says(
+        setting,
+        node,
+        "has been leaving (Drifted, S3 disrupting) since",
+        f"waits for replacement {new} (its node is not",
+    )
     says(setting, node, "given up 20", f"→ kubectl describe nodeclaim {new}")
     row = await row_of(setting, node)
     assert row.stuck is None
@@ -246,7 +272,7 @@ async def test_a_replacement_that_is_not_ready(setting: Setting) -> None:
         in NodeTable([row], ViewState(), Times(setting.now(), UTC), None).line(row, selected=False).plain
     )
     await setting.sim.run_for("8m20s")  # it is rolled back, and the replacement stays
-    says(setting, node, "waits (Drifted)", "the last replacement of NodePool default did not come up")
+    says(setting, node, "has been waiting (Drifted)", "the last replacement of NodePool default did not come up")
     assert blockers(setting) == {"replacement"}
 
 
@@ -292,7 +318,7 @@ async def test_a_node_pool_that_is_not_ready(setting: Setting) -> None:
     says(
         setting,
         node,
-        "is stuck (Drifted)",
+        "has been stuck (Drifted)",
         "NodePool default makes no new nodes: it is not Ready: no AMI",
         "describe nodepool",
     )

@@ -93,7 +93,7 @@ def test_a_namespace_that_the_dump_leaves_out_has_its_name_as_a_label() -> None:
 
 def places(decision: Decision) -> set[tuple[str, str]]:
     """Where pods are to go: the name of a node, or of a replacement of the command."""
-    return {(command.id, to) for command in decision.commands for to in command.landing.values()}
+    return {(command.id, str(to)) for command in decision.commands for to in command.landing.values()}
 
 
 def test_two_nodes_of_one_instance_do_not_enlarge_the_pool() -> None:

@@ -6,8 +6,11 @@ import msgspec
 import pytest
 
 from dovetail.api.documents import Document, read_documents
+from dovetail.model.pod_records import PodInterner, PodRecord
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
+from dovetail.sim.scenarios.whole_pods import WholePods
 from dovetail.sim.scenarios.wire_checks import whole_pod
+from dovetail.state.intake import take_in
 from tests.harness import manifests
 from tests.harness.builders import at
 from tests.harness.claims import node_class
@@ -83,8 +86,7 @@ CHANGES: dict[str, tuple[str, Any]] = {
 WHOLE = frozenset(list(CHANGES)[:7])
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_no_answer_depends_on_how_a_pod_was_read(name: str) -> None:
+def changed(name: str) -> Body:
     path, value = CHANGES[name]
     *parents, last = path.split(".")
     pod = whole("p")
@@ -92,7 +94,41 @@ def test_no_answer_depends_on_how_a_pod_was_read(name: str) -> None:
     for parent in parents:
         place = place[parent]
     place[last] = value
+    return pod
+
+
+def without_scheduling(record: PodRecord) -> PodRecord:
+    return msgspec.structs.replace(record, scheduling=None, scheduled_at=None)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_no_answer_depends_on_how_a_pod_was_read(name: str) -> None:
+    pod = changed(name)
     read, mapped = documents(pod, as_json=True), documents(pod, as_json=False)
     assert (whole_pod(read[-1]) is not None) is (name in WHOLE)
     assert whole_pod(mapped[-1]) is None
     assert told(look(read, NOW)) == told(look(mapped, NOW))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_rules_and_scheduling_share_the_records(name: str) -> None:
+    pod = changed(name)
+    read, alone, pods = documents(pod, as_json=True), documents(pod, as_json=True), WholePods(PodInterner())
+    seen = [without_scheduling(record) for record in take_in(read, read_pod=pods.read).snapshot.pods]
+    assert seen == [without_scheduling(record) for record in take_in(alone).snapshot.pods]
+    assert told(look(read, NOW, pods=pods)) == told(look(alone, NOW))
+
+
+def test_a_record_is_made_once() -> None:
+    read, pods = documents(whole("p"), as_json=True), WholePods(PodInterner())
+    (shared,) = take_in(read, read_pod=pods.read).snapshot.pods
+    (node,) = look(read, NOW, pods=pods).assessment.inputs.snapshot.movable.values()
+    assert node.pods[0] is shared
+
+
+def test_whoever_asks_about_some_nodes_gets_the_same_answers() -> None:
+    read = documents(whole("p"), as_json=True)
+    everything = look(read, NOW).replacements()
+    assert [name for name, _ in everything] == ["n"]
+    assert look(read, NOW, only={"n"}).replacements() == everything
+    assert look(read, NOW, only={"m"}).replacements() == {}

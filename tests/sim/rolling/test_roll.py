@@ -15,6 +15,7 @@ from dovetail.planning.rolling import RollOutcome
 from dovetail.ports import NODECLAIMS, Forbidden, OutcomeUnknown
 from dovetail.sim.server.faults import Fault
 from dovetail.web.sources import LiveSource
+from tests.harness import manifests
 from tests.harness.disruption import EVER, Most, edit_pool, is_true, node_of, play, pods_of, pool, stand
 from tests.harness.provisioning import Setting
 from tests.harness.stage import stage
@@ -158,3 +159,21 @@ async def test_an_object_that_is_not_there_ends_it(
         await rolled(setting, name)
     assert ended.value.code == 2
     assert name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["nodepool/empty", "NP/empty", "empty"])
+async def test_a_pool_without_nodes_has_nothing_to_replace(setting: Setting, name: str) -> None:
+    await stand(setting, pool())
+    await setting.sim.apply(pool("empty"))
+    assert await rolled(setting, name) == {}
+
+
+async def test_a_node_without_a_nodeclaim_cannot_be_replaced(
+    setting: Setting, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await stand(setting, pool())
+    await setting.sim.apply(manifests.node("foreign"))
+    with pytest.raises(SystemExit) as ended:
+        await rolled(setting, "foreign")
+    assert ended.value.code == 2
+    assert "foreign has no NodeClaim, so no controller can replace it" in capsys.readouterr().err

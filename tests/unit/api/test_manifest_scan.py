@@ -1,7 +1,7 @@
 """Does the scan find the kinds that the parser finds, and say so where it cannot know?"""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dovetail.api.documents import InputError, read_documents
@@ -21,11 +21,18 @@ PIECES = (
         "kind : Pod",
         "apiVersion: 'v1' # y",
         "'apiVersion': v1",
+        "apiVersion: !!str v1",
+        "kind: &k Pod",
     ),
 )
 
 
-@given(st.lists(st.sampled_from(PIECES), max_size=12).map("\n".join))
+texts = st.builds(str.join, st.sampled_from(["\n", "\r\n", "\r"]), st.lists(st.sampled_from(PIECES), max_size=12))
+
+
+@given(texts)
+@example("apiVersion: !!str v1\nkind: &k Pod")
+@example("apiVersion: v1\rkind: Pod")
 def test_a_scan_agrees_with_the_parser(text: str) -> None:
     data = text.encode()
     try:

@@ -121,7 +121,7 @@ EVENTS = """
     ConsolidationCandidate ConsolidationFinished ConsolidationRejected Disrupted DisruptionBlocked
     DisruptionLaunching DisruptionRolledBack DisruptionTerminating DisruptionWaitingReadiness
     DoNotDisruptGracePeriodElapsed DoNotDisruptUntil Evicted FailedConsistencyCheck FailedDraining FailedScheduling
-    FailedTermination Held InsufficientCapacityError InvalidBudget InvalidDisruptionCommand
+    FailedTermination Held HoldLeft InsufficientCapacityError InvalidBudget InvalidDisruptionCommand
     InvalidDisruptionSchedule InvalidDoNotDisrupt InvalidMark NoCompatibleInstanceTypes NodeClassNotReady NodeLost
     NodeRepairBlocked Nominated Released ReplacementFailed StampUndone Stamped TakenWhileBlocked
     TerminationGracePeriodExpiring Unconsolidatable UnregisteredTaintMissing

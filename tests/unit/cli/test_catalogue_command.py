@@ -1,6 +1,7 @@
 """`dovetail catalogue`: what it makes of a cluster, a price list and metrics, and that other commands read it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,11 @@ def test_prices_of_a_list_are_added_and_plan_names_the_share_that_is_known(dovet
     assert 0 < answer["prices"]["knownShare"] < 1
     percent = int(100 * answer["prices"]["knownShare"])
     of_table = f"\nPrices: {types} for {percent}% of the cost; the others are guessed"
-    assert of_table in dovetail(*plan, "--instance-types", types).out
-    assert "\nPrices: guessed from cpu and memory" in dovetail(*plan).out
+    with_table, without = dovetail(*plan, "--instance-types", types).out, dovetail(*plan).out
+    assert of_table in with_table
+    assert re.search(r", saving \$[0-9.]+/h \(partly guessed\);", with_table)
+    assert "\nPrices: guessed from cpu and memory" in without
+    assert re.search(r", saving \$[0-9.]+/h \(guessed\);", without)
 
 
 def test_simulate_names_the_share_that_is_known(dovetail: Program) -> None:

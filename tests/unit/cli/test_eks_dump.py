@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dovetail.api import names
 from tests.harness.eks import DUMP, asked_of, named, objects
 
 
@@ -81,8 +82,8 @@ def test_badges_say_since_when() -> None:
 
 def test_a_claim_without_a_node_is_starting() -> None:
     assert _answer(objects(), "nodeclaim/spot-batch-9x2kq") == (
-        "spot-batch-9x2kq is starting since 2026-11-17T09:56:00Z (4m ago): its instance has not registered as a Node "
-        "yet: Node not registered with cluster; its controller gives it up 2026-11-17T10:11:00Z (in 11m)"
+        "spot-batch-9x2kq has been starting since 2026-11-17T09:56:00Z (4m ago): its instance has not registered as a "
+        "Node yet: Node not registered with cluster; its controller gives it up 2026-11-17T10:11:00Z (in 11m)"
     )
     items = objects()
     claim = named(items, "NodeClaim", "spot-batch-9x2kq")
@@ -92,8 +93,8 @@ def test_a_claim_without_a_node_is_starting() -> None:
     ]
     claim["metadata"]["creationTimestamp"] = "2026-11-17T09:50:00Z"
     assert _answer(items, "nodeclaim/spot-batch-9x2kq") == (
-        "spot-batch-9x2kq is stuck (starting) since 2026-11-17T09:50:00Z (10m ago): its instance is not launched yet: "
-        "no capacity: c5a.xlarge; its controller should have given it up 2026-11-17T09:55:00Z: is it running?"
+        "spot-batch-9x2kq has been stuck (starting) since 2026-11-17T09:50:00Z (10m ago): its instance is not launched "
+        "yet: no capacity: c5a.xlarge; its controller should have given it up 2026-11-17T09:55:00Z: is it running?"
     )
 
 
@@ -133,6 +134,41 @@ def test_who_uses_a_budget_and_until_when() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["node/ip-10-0-43-195", "node/ip-10-0-139-32"])
+def test_what_to_do_about_a_budget_that_others_use_up(name: str) -> None:
+    """To wait is no help while a node that is NotReady uses it: the step names that node."""
+    broken = "ip-10-0-73-185.eu-west-1.compute.internal"
+    assert _explained(objects(), name)[4] == (
+        f"  → wait until {broken} is Ready, or have it replaced: dovetail explain node/{broken} says how"
+    )
+    items = objects()
+    for condition in named(items, "Node", broken)["status"]["conditions"]:
+        condition["status"] = "True" if condition["type"] == "Ready" else condition["status"]
+    named(items, "NodePool", "general")["spec"]["disruption"]["budgets"] = [{"nodes": "1"}]
+    drained = "  → wait; dovetail explain nodepool/general lists what uses its budgets"
+    assert _explained(items, name)[4] == drained
+    del named(items, "NodeClaim", "general-3b295")["metadata"]["annotations"][names.TERMINATION_TIMESTAMP]
+    del named(items, "NodeClaim", "general-3b295")["spec"]["terminationGracePeriod"]
+    going = "ip-10-0-122-180.eu-west-1.compute.internal"
+    assert _explained(items, name)[4] == f"  → wait; dovetail explain node/{going} says what its drain waits for"
+
+
+def test_top_names_the_budget_where_no_pod_keeps_the_node() -> None:
+    """Its drain has a limit, so that its pod does not keep it from being replaced."""
+    (row,) = [line for line in asked_of(objects(), "top", "--once").lines if "ip-10-0-43-195" in line]
+    assert "waiting budget (Drifted) " in " ".join(row.split())
+    assert "do-not-disrupt" not in row
+
+
+def test_top_counts_no_problem_where_there_is_nothing_to_do() -> None:
+    assert not any("problem" in line for line in asked_of(objects(), "top", "--once").lines)
+    items = objects()
+    named(items, "Pod", "checkout")["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "1d"}
+    assert any(
+        line.startswith("1 problem, such as Pod/shop/checkout-") for line in asked_of(items, "top", "--once").lines
+    )
+
+
 def test_a_rule_of_the_pool_is_not_repeated_for_each_of_its_nodes() -> None:
     lines = _explained(objects())
     assert sum("consolidates only when empty" in line for line in lines) == 0
@@ -155,10 +191,10 @@ def test_the_host_names_a_node(command: str) -> None:
 def test_a_node_that_is_not_ready_for_hours() -> None:
     answer, step = _explained(objects(), "node/ip-10-0-73-185")[3:5]
     assert answer == (
-        "ip-10-0-73-185.eu-west-1.compute.internal is NotReady since 2026-11-17T05:04:00Z (4h56m ago): "
-        "Kubelet stopped posting node status; nothing replaces it unless the feature gate NodeRepair is on; it is off "
-        "by default in Karpenter; it is not consolidated: Underutilized: the limit of NodePool general is 2, and all "
-        "of it is used"
+        "ip-10-0-73-185.eu-west-1.compute.internal has been NotReady since 2026-11-17T05:04:00Z (4h56m ago): "
+        "Kubelet stopped posting node status; nothing replaces it unless the feature gate NodeRepair is on, which is "
+        "off by default in Karpenter; it is not consolidated: Underutilized: the limit of NodePool general is 2, and "
+        "all of it is used"
     )
     assert step == (
         "  → see why: kubectl describe node ip-10-0-73-185.eu-west-1.compute.internal; to have it replaced: kubectl "
@@ -189,10 +225,10 @@ def test_a_claim_that_is_deleted_for_days_and_has_nothing_on_it(finalizers: list
     ]
     answer = _answer(items, "nodeclaim/general-3b295")
     assert answer.startswith(
-        "general-3b295 is stuck (S4 draining) since 2026-11-11T09:00:00Z (6d1h ago): its Node is gone"
+        "general-3b295 has been stuck (S4 draining) since 2026-11-11T09:00:00Z (6d1h ago): its Node is gone"
     )
     assert f"; {words} the NodeClaim" in answer
-    assert any("DeletionHangs: it has been going since 2026-11-11T09:00:00Z" in line for line in _explained(items))
+    assert any("DeletionHangs: its deletion began 2026-11-11T09:00:00Z" in line for line in _explained(items))
 
 
 def test_a_pdb_that_lacks_one_healthy_pod() -> None:
@@ -221,6 +257,9 @@ def test_spot_that_is_not_replaced_by_spot() -> None:
     assert _answer(items, "node/ip-10-0-139-32").endswith(
         "has no reason to go; it is not consolidated: all of it is spot capacity, and spot is not replaced by spot "
         "unless the feature gate SpotToSpotConsolidation is on"
+    )
+    assert _explained(items, "node/ip-10-0-139-32")[4] == (
+        "  → see what the feature gate would do: dovetail plan --spot-to-spot"
     )
 
 

@@ -491,9 +491,9 @@ def test_a_namespace_has_a_table_of_its_pods_and_their_nodes(dovetail: Program) 
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("general-8vtqz", "general-8vtqz waits (Drifted) since"),
-        ("no/general-8vtqz", "general-8vtqz waits (Drifted) since"),
-        ("nc/services-r8tkd", "services-r8tkd is leaving (Expired, S3 disrupting) since"),
+        ("general-8vtqz", "general-8vtqz has been waiting (Drifted) since"),
+        ("no/general-8vtqz", "general-8vtqz has been waiting (Drifted) since"),
+        ("nc/services-r8tkd", "services-r8tkd has been leaving (Expired, S3 disrupting) since"),
     ],
 )
 def test_short_kinds_and_names_alone(dovetail: Program, named: str, said: str) -> None:

@@ -181,7 +181,17 @@ def test_details_tell_every_rule_and_can_be_scrolled() -> None:
             break
         view = following
     text = "\n".join(lines)
-    for told in ("Ahead", "Rules", "Pods", "History", "Commands", "dovetail explain node/x", "✓", "✗", "is stuck ("):
+    for told in (
+        "Ahead",
+        "Rules",
+        "Pods",
+        "History",
+        "Commands",
+        "dovetail explain node/x",
+        "✓",
+        "✗",
+        "has been stuck (",
+    ):
         assert told in text
     for reason in ("Empty: ", "Drifted: ", "Underutilized: ", "Expired: "):
         assert reason in text

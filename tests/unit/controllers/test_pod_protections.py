@@ -27,7 +27,7 @@ def test_nothing_is_kept_of_pods_that_nobody_asks_about_any_more() -> None:
         ("default", "guard"): StoredValue("uid", "1", pdb(allowed=0))
     }
     alike, recorder = PodProtections(), PodInterner()
-    alike.know(Contents("1", MappingProxyType(budgets)))
+    alike.know(Contents(MappingProxyType(budgets)))
     labels = []
     for number in range(100):
         one = pod(labels={"job-name": f"job-{number}"}, recorder=recorder)

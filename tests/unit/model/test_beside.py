@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from dovetail.model.beside import (
     PodHold,
     Roll,
     RollCause,
+    is_opted_out,
     read_budgets,
     read_hold,
     read_pod_hold,
@@ -22,10 +24,11 @@ from dovetail.model.beside import (
 from dovetail.model.node_records import node_record
 from dovetail.model.pool_records import pool_record
 from dovetail.rules.protection import do_not_disrupt, node_do_not_disrupt
+from dovetail.rules.verdict import Rule
 from tests.harness.builders import pod
 
 AT = datetime(2026, 3, 7, 2, tzinfo=UTC)
-HOLD = Hold(by=BesideMode.GUARD, until=AT, why="disruption-schedule Pod/ml/trainer")
+HOLD = Hold(by=BesideMode.GUARD, until=AT, why="disruption-schedule")
 
 
 def node(annotations: dict[str, str]) -> objects.Node:
@@ -66,10 +69,22 @@ def test_a_hold_of_ours_is_not_a_users_annotation() -> None:
     verdict = node_do_not_disrupt(held, AT)
     assert verdict.allowed
     assert verdict.message == "held by Dovetail guard until 2026-03-07T02:00:00Z: disruption-schedule"
+    edited = written_mark(msgspec.structs.replace(HOLD, why="disruption-schedule Pod/ml/trainer"))
+    told = node_record(node({names.DO_NOT_DISRUPT: "true", names.HELD: edited}))
+    assert node_do_not_disrupt(told, AT).message == "held by Dovetail guard until 2026-03-07T02:00:00Z"
     changed = node_record(node({names.DO_NOT_DISRUPT: "4h", names.HELD: mark}))
     assert changed.hold is None
     unreadable = node_record(node({names.DO_NOT_DISRUPT: "true", names.HELD: "yes"}))
     assert not node_do_not_disrupt(unreadable, AT).allowed
+
+
+def test_the_longest_hold_is_read_back() -> None:
+    hold = Hold(by=BesideMode.GUARD, until=AT, why=max(Rule, key=len))
+    assert read_hold(written_mark(hold)) == hold
+
+
+def test_the_sentence_of_a_hold_takes_no_word_from_its_text() -> None:
+    assert Hold(by=BesideMode.GUARD, why="Pod/ml/trainer is protected").sentence == "held by Dovetail guard"
 
 
 def test_a_hold_of_ours_on_a_pod_is_not_a_users_annotation() -> None:
@@ -91,7 +106,7 @@ def test_a_pool_says_by_annotation_what_karpenters_crd_has_no_field_for() -> Non
     assert pool_record(pool({names.GRACEFUL_EXPIRE_AFTER: "1h"})).graceful_expire_after_ns == hour
     assert pool_record(pool({names.GRACEFUL_EXPIRE_AFTER: "2h"}, field="1h")).graceful_expire_after_ns == hour
     assert pool_record(pool({names.GRACEFUL_EXPIRE_AFTER: "soon"})).graceful_expire_after_ns is None
-    assert pool_record(pool({names.BESIDE: "off"})).beside is False
-    assert pool_record(pool({names.BESIDE: "of"})).beside is True
+    assert is_opted_out(pool({names.BESIDE: "off"}))
+    assert not is_opted_out(pool({names.BESIDE: "of"}))
     assert read_budgets('[{"nodes": "1", "reasons": ["expired"]}]') is not None
     assert read_budgets('{"nodes": "1"}') is None

@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.api.names import DovetailMode
-from dovetail.model.decider import MODES, Decider, DecidingController, in_mode, parse_decider, version_in
+from dovetail.model.decider import MODES, Decider, DecidingController, in_mode, parse_decider, version_in, version_of
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,21 @@ def test_the_tag_of_an_image_names_the_version(image: str, version: str | None) 
 
 def test_the_mode_is_part_of_the_value() -> None:
     assert Decider(DecidingController.DOVETAIL, mode=DovetailMode.GUARD) == parse_decider("dovetail:guard")
+
+
+@pytest.mark.parametrize(
+    ("images", "version"),
+    [
+        ({"main": "mirror/kpt:1.15.0"}, "1.15.0"),
+        ({"istio-proxy": "istio/proxyv2:1.20.1", "controller": "mirror/kpt:1.11.2"}, "1.11.2"),
+        ({"proxy": "istio/proxyv2:1.20.1", "main": "mirror:5000/karpenter/controller:1.11.2@sha256:0"}, "1.11.2"),
+        ({"proxy": "istio/proxyv2:1.20.1", "controller": "mirror/kpt:latest"}, None),
+        ({"proxy": "istio/proxyv2:1.20.1", "main": "mirror/kpt:1.11.2"}, None),
+        ({}, None),
+    ],
+)
+def test_the_version_of_a_sidecar_is_not_karpenters(images: dict[str, str], version: str | None) -> None:
+    assert version_of(images) == version
 
 
 def test_guard_says_what_it_cannot_do() -> None:

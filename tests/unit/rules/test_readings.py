@@ -156,7 +156,7 @@ def test_durations_on_nodes_count_only_where_dovetail_chooses_nodes(by: str) -> 
 def test_graceful_expiry_is_dovetails(by: str) -> None:
     body = {"metadata": {"name": "p"}, "spec": {"disruption": {"gracefulExpireAfter": "72h"}}}
     record = pool_record(msgspec.convert(body, objects.NodePool), decided(by))
-    assert (record.graceful_expire_after_ns is None) == record.unread_graceful == by.startswith("karpenter")
+    assert (record.graceful_expire_after_ns is None) == bool(record.unread_graceful) == by.startswith("karpenter")
 
 
 def test_of_an_unknown_version_the_current_one_is_assumed() -> None:

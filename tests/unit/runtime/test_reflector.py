@@ -108,7 +108,6 @@ async def test_the_first_list_and_the_watch_after_it(world: Scene) -> None:
     await world.delete("b")
     await world.clock.sleep(1)
     assert world.kinds_since(2) == ["Added", "Updated", "Deleted"]
-    assert [change.initial for change in world.changes if isinstance(change, Added)] == [True, False]
     world.check()
     # The reflector starts when the scene first waits, which is after the node is there.
 
@@ -191,7 +190,6 @@ async def test_deletions_in_a_gap_are_seen(world: Scene) -> None:
     world.server.compact()
     await world.clock.sleep(120)
     assert sorted(world.kinds_since(position)) == ["Added", "Deleted", "Deleted", "Synced", "Updated"]
-    assert not any(change.initial for change in world.changes[position:] if isinstance(change, Added))
     world.check()
 
 
@@ -375,7 +373,6 @@ async def test_snapshots_do_not_change(world: Scene) -> None:
     await world.clock.sleep(1)
     assert [kept.value for kept in before.items.values()] == ["0"]
     assert dict(world.reflector.store.snapshot().items) == {}
-    assert world.reflector.store.snapshot().resource_version != before.resource_version
 
 
 @stage(simulate, start=START, gives=("clock",))

@@ -79,10 +79,9 @@ def test_the_last_required_term_is_never_dropped() -> None:
         asked.strict(1)
 
 
-def test_match_fields_are_not_read_but_told_of() -> None:
+def test_match_fields_are_not_read() -> None:
     term = {"matchFields": [expression("metadata.name", "In", "node-1")]}
     asked = read_node_affinity(pod(affinity=affinity(term)).spec)
-    assert asked.match_fields
     assert asked.strict() == selecting({})
 
 
@@ -125,21 +124,6 @@ def test_an_old_name_and_the_new_one_have_to_agree() -> None:
     """05 §13.10."""
     spec = pod(nodeSelector={"beta.kubernetes.io/os": "linux", names.OS_LABEL: "windows"}).spec
     assert read_node_affinity(spec).strict().impossible
-
-
-def test_a_node_selector_on_the_hostname_is_restricted() -> None:
-    """05 §13.12."""
-    asked = read_node_affinity(pod(nodeSelector={names.HOSTNAME_LABEL: "node-1"}).spec)
-    assert asked.restricted(names.WELL_KNOWN_LABELS) == [names.HOSTNAME_LABEL]
-
-
-def test_the_hostname_is_restricted_in_required_terms_and_not_in_preferences() -> None:
-    """05 §13.12."""
-    term = {"matchExpressions": [expression("sub.karpenter.sh/x", "Exists")]}
-    asked = read_node_affinity(pod(affinity=affinity(in_zone("a"), term, preferred={1: in_zone("b")})).spec)
-    assert asked.restricted(names.WELL_KNOWN_LABELS) == ["sub.karpenter.sh/x"]
-    asked = read_node_affinity(pod(affinity=affinity(preferred={1: term})).spec)
-    assert asked.restricted(names.WELL_KNOWN_LABELS) == []
 
 
 @pytest.mark.parametrize(

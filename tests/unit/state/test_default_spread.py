@@ -148,7 +148,7 @@ def test_services_that_are_listed_after_the_pods_count() -> None:
     world = World(PROFILES)
     world.feed(waiting(), a_service("web", {"app": "web"}))
     world.placing.pending()
-    world.state.apply("services", Synced(""))
+    world.state.apply("services", Synced())
     assert selected(pending(world).rules) == [(names.ZONE_LABEL, "app=web")]
 
 

@@ -44,9 +44,8 @@ def test_all_changes_are_in_before_the_first_is_told() -> None:
     store: Store[Node] = Store("nodes")
     seen: list[list[str]] = []
     store.subscribe(lambda _: seen.append([name for _, name in store.snapshot().items]))
-    store.apply(Added(A, kept("a")), Added(B, kept("b")), version="7")
+    store.apply(Added(A, kept("a")), Added(B, kept("b")))
     assert seen == [["a", "b"], ["a", "b"]]
-    assert store.snapshot().resource_version == "7"
 
 
 def test_a_snapshot_is_the_same_until_something_is_applied_and_stays_as_it_was() -> None:
@@ -66,7 +65,7 @@ def test_unread_and_synced_change_no_object() -> None:
     heard = followed(store)
     store.apply(Added(A, kept("a")))
     assert (store.synced, store.undecodable) == (False, 0)
-    changes: list[Change[Node]] = [UndecodableObject("no JSON", name="a"), Synced("5")]
+    changes: list[Change[Node]] = [UndecodableObject("no JSON", name="a"), Synced()]
     store.apply(*changes)
     assert (store.synced, store.undecodable) == (True, 1)
     assert heard[1:] == changes
@@ -102,7 +101,7 @@ def test_subscribers_of_values_hear_an_update_as_it_was_and_as_it_is() -> None:
     old, new = kept("a", "i"), kept("a", "j")
     store.apply(Added(A, old))
     store.apply(Updated(A, old, new))
-    store.apply(Deleted(A, new), Synced("1"))
+    store.apply(Deleted(A, new), Synced())
     assert heard == ["i", "i", "j", "j"]
 
 
@@ -182,7 +181,7 @@ def test_what_was_deleted_is_in_flight_until_its_deletion_is_told() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [Deleted(A, kept("a")), Added(A, kept("a", uid="another one")), Synced("9")],
+    [Deleted(A, kept("a")), Added(A, kept("a", uid="another one")), Synced()],
     ids=lambda each: type(each).__name__,
 )
 def test_a_deletion_is_no_longer_in_flight_after(change: Change[Node]) -> None:

@@ -178,3 +178,12 @@ def test_a_karpenter_before_1_12_drains_without_durations_beside_guard_too() -> 
     assert settings_of(old).in_drains.durations is SpanStart.NEVER
     assert settings_of(guard).in_drains.durations is SpanStart.START
     assert RuleSettings(decider=guard).in_drains == RuleSettings(decider=guard)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_the_answer_after_a_drain_does_not_repeat_the_state(joined: bool) -> None:
+    """Every command says the state before the answer."""
+    left = claim(deleted=DELETED, true=["InstanceTerminating"])
+    said = explained(take_snapshot(claims=[left], nodes=[node()] if joined else [], pools=[pool()])).nodes[0]
+    assert said.answer is not msgspec.UNSET
+    assert (said.state, str(said.answer.cause)) == ("S5" if joined else "S6", "its pods are gone")

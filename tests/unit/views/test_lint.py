@@ -12,6 +12,7 @@ from dovetail.api import names
 from dovetail.api.documents import Document, read_documents
 from dovetail.model.decider import parse_decider
 from dovetail.model.finding import Finding, Severity
+from dovetail.model.pool_records import GRACEFUL_FIELD
 from dovetail.model.rule_settings import settings_of
 from dovetail.values.duration import HOUR, MINUTE, parse_duration
 from dovetail.values.schedule.cron import parse_cron
@@ -26,6 +27,7 @@ E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
 DND, DNR = "karpenter.sh/do-not-disrupt", "karpenter.sh/do-not-repair"
 SCHEDULE, DURATION = "karpenter.sh/disruption-schedule", "karpenter.sh/disruption-schedule-duration"
 BLOCK, BLOCK_DURATION = "karpenter.sh/disruption-block-schedule", "karpenter.sh/disruption-block-duration"
+ABSENT = [(None, "add metadata.name"), ("", "add metadata.name")]
 Object = dict[str, Any]
 
 
@@ -965,6 +967,12 @@ def test_quoted_numbers_want_no_quotes() -> None:
     assert (found.field, found.remedy) == ("spec.weight", "write 5, without quotes")
 
 
+def test_a_group_has_no_version() -> None:
+    reference = {"group": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "name": "default"}
+    (found,) = (p for p in run(nodepool(template={"nodeClassRef": reference})) if p.severity is E)
+    assert (found.field, found.remedy) == (f"{T}.nodeClassRef.group", "write karpenter.k8s.aws, without the version")
+
+
 # -- objects that change the meaning of others ------------------------------------------------------------------------
 
 
@@ -1132,6 +1140,48 @@ def test_a_number_that_is_no_text_is_no_duration_either_where_none_counts() -> N
     settings = settings_of(parse_decider("karpenter@1.11"))
     found = lint(documents(pod({DND: 4})), AT, settings=settings)
     assert [each.remedy for each in found] == ['write "true", and remove it when its time is over']
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Node", "NodePool", "PodDisruptionBudget"])
+@pytest.mark.parametrize(("name", "how"), [(12, "put the name in quotes"), (True, "put the name in quotes"), *ABSENT])
+def test_a_bad_name_is_one_finding(kind: str, name: object, how: str) -> None:
+    things = {"Pod": pod(), "Node": node("true"), "NodePool": nodepool(), "PodDisruptionBudget": pdb(maxUnavailable=1)}
+    thing = things[kind]
+    thing["metadata"]["name"] = name
+    found = [each for each in run(thing) if each.field == "metadata.name"]
+    assert [(each.rule, each.remedy) for each in found] == [("InvalidObject", how)]
+
+
+GRACEFUL_ANNOTATION = f"{PA}[dovetail.dev/graceful-expire-after]"
+
+
+ANNOTATED = {"annotations": {"dovetail.dev/graceful-expire-after": "72h"}}
+INSTEAD = 'write the annotation dovetail.dev/graceful-expire-after: "72h" instead'
+BESIDE = "use dovetail guard, drive or run, with the annotation dovetail.dev/graceful-expire-after beside Karpenter"
+
+
+@pytest.mark.parametrize(
+    ("by", "field", "meta", "found"),
+    [
+        ("dovetail", "72h", {}, []),
+        ("dovetail", None, ANNOTATED, []),
+        ("dovetail:guard", None, ANNOTATED, []),
+        ("dovetail:guard", "72h", ANNOTATED, []),
+        ("dovetail:guard", "Never", {}, []),
+        ("dovetail:guard", "72h", {"uid": "u"}, []),  # the CRD of the cluster has kept it
+        ("dovetail:guard", "72h", {}, [(GRACEFUL_FIELD, INSTEAD)]),
+        ("dovetail:drive", "72h", {}, [(GRACEFUL_FIELD, INSTEAD)]),
+        ("karpenter", "72h", ANNOTATED, [(GRACEFUL_FIELD, BESIDE)]),
+        ("karpenter", None, ANNOTATED, [(GRACEFUL_ANNOTATION, "use dovetail guard, drive or run")]),
+    ],
+)
+def test_graceful_expiry_that_the_crd_drops(by: str, field: str | None, meta: Object, found: list[Any]) -> None:
+    disruption = {} if field is None else {"gracefulExpireAfter": field}
+    pool = nodepool({"disruption": disruption}, template={"expireAfter": "Never"})
+    pool["metadata"] |= meta
+    told = lint(documents(pool), AT, settings=settings_of(parse_decider(by)))
+    assert [(each.field, each.remedy) for each in told] == found
+    assert {each.rule for each in told} <= {"NotInForce"}
 
 
 def keyed(kind: str, key: str, holder: str = "annotations") -> Object:
@@ -1386,3 +1436,16 @@ def test_marks_that_cannot_be_read_are_reported_and_holds_are_told() -> None:
         (W, "InvalidMark", "p"),
     ]
     assert "until 2026-03-07T02:00:00Z" in str(found[0].message)
+
+
+@pytest.mark.parametrize(
+    ("value", "until", "left"),
+    [
+        ("79s", "2000-01-01T00:00:00Z", True),
+        ("79s", "9999-12-31T23:59:59Z", False),
+        ("80s", "2000-01-01T00:00:00Z", False),
+    ],
+)
+def test_a_hold_on_a_pod_that_is_over_is_told(value: str, until: str, left: bool) -> None:
+    found = run(pod({DND: value, "dovetail.dev/hold": f'{{"until":"{until}","value":"79s"}}'}))
+    assert ("HoldLeft" in {each.rule for each in found}) is left

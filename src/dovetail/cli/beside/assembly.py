@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -13,11 +13,13 @@ from dovetail.cli.run.process import (
     ClusterConnection,
     ControllerProcess,
     connection,
+    crd_names,
     make_manager,
-    missing_crds,
+    missing_kinds,
     prepare_process,
     run_until_stopped,
     serving_probes,
+    still_missing,
 )
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.assembly import GuardOptions, guard_controllers
@@ -27,7 +29,7 @@ from dovetail.controllers.beside.held_nodes import HeldNodes
 from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODEPOOLS, KubeApi
+from dovetail.ports import NODECLAIMS, NODEPOOLS, KubeApi, Resource
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Controller, HealthStatus
@@ -52,7 +54,7 @@ class BesideProcess(ControllerProcess, frozen=True, kw_only=True, eq=False):
 
     api: KubeApi
     karpenter: KarpenterWatch
-    missing: tuple[str, ...]  # the kinds of Karpenter that were missing at the start
+    missing: tuple[Resource[Any], ...]  # of Karpenter's kinds, at the start
 
 
 async def run_guard(options: GuardRunOptions) -> None:
@@ -63,7 +65,7 @@ async def run_guard(options: GuardRunOptions) -> None:
     guarding = GuardOptions(lead=options.lead, pools=options.nodepool_selector, hold_pods=options.hold_pods)
 
     def controllers_of(cluster: WatchedCluster, metrics: Metrics, karpenter: KarpenterWatch) -> Sequence[Controller]:
-        return guard_controllers(cluster, metrics, guarding, durations=lambda: karpenter.reads_durations)
+        return guard_controllers(cluster, metrics, karpenter, guarding)
 
     await run_beside(options, _watched, controllers_of)
 
@@ -131,9 +133,9 @@ async def _process(
     controllers_of: Callable[[C, Metrics, KarpenterWatch], Sequence[Controller]],
 ) -> AsyncIterator[BesideProcess]:
     async with connection(options, reviews=False) as connected:
-        missing = await missing_crds(connected.api, [NODEPOOLS, NODECLAIMS])
+        missing = await missing_kinds(connected.api, [NODEPOOLS, NODECLAIMS])
         if missing:
-            log.error("Karpenter not found: %s", NO_KARPENTER.format(", ".join(missing)))
+            log.error("Karpenter not found: %s", NO_KARPENTER.format(crd_names(missing)))
         metrics = Metrics(CollectorRegistry())
         failures = Failures(tolerated=True, seed=connected.seed)
         cluster = cluster_of(connected, failures)
@@ -163,10 +165,12 @@ async def _report_other_fields(cluster: WatchedCluster) -> None:
 
 def _karpenter_found(process: BesideProcess) -> HealthStatus:
     """Whether Karpenter is there, is not too old, and has the kinds and fields that we know."""
-    caches = {cache.name: cache for cache in (process.cluster.pools, process.cluster.claims)}
-    # One that was missing at the start exists once its cache is synced.
-    still = [name for name in process.missing if not caches[name.partition(".")[0]].synced]
-    problems = [NO_KARPENTER.format(", ".join(still))] if still else []
-    problems += [OTHER_FIELDS.format(cache.undecodable, name) for name, cache in caches.items() if cache.undecodable]
+    still = still_missing(process.cluster, process.missing)
+    problems = [NO_KARPENTER.format(crd_names(still))] if still else []
+    problems += [
+        OTHER_FIELDS.format(cache.undecodable, cache.name)
+        for cache in (process.cluster.pools, process.cluster.claims)
+        if cache.undecodable
+    ]
     problems += [process.karpenter.problem] if process.karpenter.problem else []
     return HealthStatus(not problems, tuple(problems))

@@ -91,7 +91,8 @@ def command(*, open_: bool, **given: Any) -> None:
 
 
 async def _serve(options: _Options, read: ClusterInput | None) -> None:
-    from dovetail.cli.common.board_sources import dumped, followed  # noqa: PLC0415  (see above)
+    from dovetail.cli.common.board_sources import dumped  # noqa: PLC0415  (see above)
+    from dovetail.cli.common.live_board import followed  # noqa: PLC0415
     from dovetail.kube import NO_PATIENCE, KubeConfigError, connect  # noqa: PLC0415
     from dovetail.web.access import REVIEWS_AT_ONCE, ReviewAuthorizer  # noqa: PLC0415
     from dovetail.web.app import board_served  # noqa: PLC0415

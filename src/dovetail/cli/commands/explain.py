@@ -16,12 +16,14 @@ from dovetail.cli.common.named_objects import KINDS_AND_WORKLOADS, named_objects
 from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.read_kinds import workload_kinds
-from dovetail.cli.common.replacements import assessed, consolidation_of, pending_views
+from dovetail.cli.common.replacements import ConsolidationAnswer, assessed, consolidation_of, pending_views
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref, Sentence
 from dovetail.rules.nodes import CONSOLIDATION
 from dovetail.rules.verdict import Rule
+from dovetail.views.assessment import PoolAssessment
+from dovetail.views.explain.answers import budget_step
 from dovetail.views.explain.pending import PendingView
 from dovetail.views.explain.standings import NodeStanding
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, explain
@@ -73,7 +75,10 @@ def command(*, objects: tuple[str, ...], common: CommonOptions, instance_types: 
             consolidation = consolidation_of(read, common.source, common.at, catalogue=catalogue, nodes=steady)
         explanation = msgspec.structs.replace(
             explanation,
-            nodes=tuple(_with_consolidation(node, consolidation.get(node.name)) for node in explanation.nodes),
+            nodes=tuple(
+                _with_consolidation(node, consolidation.get(node.name), assessment.pools.get(node.nodepool or ""))
+                for node in explanation.nodes
+            ),
             pods=tuple(_with_pending(pod, pending.get((pod.namespace, pod.name))) for pod in explanation.pods),
             problems=(*explanation.problems, *read.problems[before:]),
         )
@@ -107,11 +112,16 @@ def _may_be_consolidated(node: NodeView) -> bool:
     )
 
 
-def _with_consolidation(node: NodeView, words: str | None) -> NodeView:
-    if words is None or node.answer is UNSET:
+def _with_consolidation(
+    node: NodeView, consolidation: ConsolidationAnswer | None, pool: PoolAssessment | None
+) -> NodeView:
+    if consolidation is None or node.answer is UNSET:
         return node
-    cause = Sentence(node.answer.cause, "; ", words)
-    return msgspec.structs.replace(node, answer=msgspec.structs.replace(node.answer, cause=cause))
+    answer = msgspec.structs.replace(node.answer, cause=Sentence(node.answer.cause, "; ", consolidation.words))
+    step = budget_step(pool, node.name) if consolidation.waits and pool is not None else consolidation.step
+    if step and not answer.next_step:
+        answer = msgspec.structs.replace(answer, next_step=Sentence(step))
+    return msgspec.structs.replace(node, answer=answer)
 
 
 def _with_pending(pod: PodView, pending: PendingView | None) -> PodView:
@@ -149,12 +159,12 @@ def _select(
     place: str,
 ) -> Explanation:
     """Only the named objects with the pods of workloads, and the problems about them or about a whole kind."""
-    views: dict[str, PodView | NodeView | PoolView | WorkloadView] = {
-        **{f"pod/{pod.namespace}/{pod.name}": pod for pod in explanation.pods},
-        **{f"{workload.kind.lower()}/{workload.namespace}/{workload.name}": workload for workload in workloads},
-        **{f"node/{node.name}": node for node in explanation.nodes},
-        **{f"nodeclaim/{node.node_claim}": node for node in explanation.nodes if node.node_claim},
-        **{f"nodepool/{pool.name}": pool for pool in explanation.nodepools},
+    views: dict[Ref, PodView | NodeView | PoolView | WorkloadView] = {
+        **{Ref("pod", pod.namespace, pod.name): pod for pod in explanation.pods},
+        **{Ref(workload.kind.lower(), workload.namespace, workload.name): workload for workload in workloads},
+        **{Ref("node", "", node.name): node for node in explanation.nodes},
+        **{Ref("nodeclaim", "", node.node_claim): node for node in explanation.nodes if node.node_claim},
+        **{Ref("nodepool", "", pool.name): pool for pool in explanation.nodepools},
     }
     matches = named_objects(views, objects, namespace, kinds=KINDS_AND_WORKLOADS, place=place)
     chosen = {id(view): view for view in matches}.values()

@@ -99,15 +99,17 @@ def _only(outlook: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:
 
 def _select(outlook: Forecast, snapshot: Snapshot, objects: Iterable[str], *, namespace: str, place: str) -> Forecast:
     """Only the named objects, and the problems about them."""
-    meant: dict[str, tuple[set[str], set[str]]] = {}  # nodes and pools
+    meant: dict[Ref, tuple[set[str], set[str]]] = {}  # nodes and pools
     for pool in outlook.nodepools:
-        meant[f"nodepool/{pool.name}"] = (set(), {pool.name})
+        meant[Ref("nodepool", "", pool.name)] = (set(), {pool.name})
     for node in outlook.nodes:
-        meant[f"node/{node.name}"] = meant[f"nodeclaim/{node.node_claim}"] = ({node.name}, set())
+        meant[Ref("node", "", node.name)] = single = ({node.name}, set[str]())
+        if node.node_claim:
+            meant[Ref("nodeclaim", "", node.node_claim)] = single
         if node.nodepool:
-            meant.setdefault(f"nodepool/{node.nodepool}", (set(), {node.nodepool}))[0].add(node.name)
+            meant.setdefault(Ref("nodepool", "", node.nodepool), (set(), {node.nodepool}))[0].add(node.name)
     for pod in snapshot.pods:
-        meant[f"pod/{pod.namespace}/{pod.name}"] = ({pod.node_name} if pod.node_name else set(), set())
+        meant[Ref("pod", pod.namespace, pod.name)] = ({pod.node_name} if pod.node_name else set(), set())
     chosen = named_objects(meant, objects, namespace, place=place)
     nodes = {name for nodes, _ in chosen for name in nodes}
     return _narrowed(outlook, nodes, {name for _, pools in chosen for name in pools})

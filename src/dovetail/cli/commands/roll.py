@@ -127,7 +127,7 @@ async def roll(
     for text, targets in zip(
         objects, named_objects(by_name, objects, "", kinds=NODE_KINDS, place="cluster"), strict=True
     ):
-        if not targets and not text.partition("/")[0].lower().startswith(("nodepool", "np")):
+        if targets is None:
             fail(f"{text} has no NodeClaim, so no controller can replace it")
         meant |= {target.claim.metadata.uid: target for target in targets}
     at = now()
@@ -136,7 +136,7 @@ async def roll(
 
 
 async def _watched(source: ClusterSource, nodes: Sequence[RolledNode], tell: Callable[[str], None]) -> bool:
-    from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (it takes long to import)
+    from dovetail.cli.common.live_board import followed  # noqa: PLC0415  (it takes long to import)
     from dovetail.cli.common.output import be_silent  # noqa: PLC0415
     from dovetail.cli.roll.progress import RollProgress  # noqa: PLC0415
 

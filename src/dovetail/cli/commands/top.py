@@ -58,7 +58,9 @@ def command(*, common: CommonOptions, once: bool, filter_: str) -> None:
     if common.output != "table":
         _print_data(common, ahead)
     elif once or not _has_screen():
-        asyncio.run(_print(_dumped(common, common.at), common, view))
+        dump = _dumped(common, common.at)
+        with without_cycle_search():
+            asyncio.run(_print(dump, common, view))
     elif frozen and not common.paths:
         fail("--at is for files or --once: time cannot stand still in a live cluster")
     else:
@@ -112,7 +114,7 @@ async def _print(source: "FileSource", common: CommonOptions, view: "ViewState")
 
 
 async def _show(source: "BoardSource | None", common: CommonOptions, view: "ViewState") -> None:
-    from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (see above)
+    from dovetail.cli.common.live_board import followed  # noqa: PLC0415  (see above)
     from dovetail.cli.top.live import LiveScreen  # noqa: PLC0415
     from dovetail.runtime.compute import ThreadCompute  # noqa: PLC0415
     from dovetail.web.stream import Stream  # noqa: PLC0415

@@ -67,7 +67,7 @@ async def evidence(api: KubeApi, clock: Clock) -> Evidence:
         at = max(filter(None, news), default=at)
     documents, judged = [lease for named in listed.values() for lease in named], frozenset(listed)
     for lease in leases:
-        if pod := (lease.spec.holder_identity or "").rpartition("_")[0]:
+        if pod := lease.holder_pod:
             documents += await _listed(api, PODS, lease.metadata.namespace, fields=f"metadata.name={pod}") or ()
     if not any(is_held(lease, at) for lease in leases):
         documents += await _listed(api, _CRDS, fields=f"metadata.name={names.NODEPOOL_PLURAL}.{names.GROUP}") or ()

@@ -60,7 +60,7 @@ def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: l
 
 
 class _KindListing(msgspec.Struct, frozen=True):
-    """Of one kind."""
+    """The objects of one kind, as far as they could be listed."""
 
     objects: Sequence[msgspec.Raw] = ()
     problems: tuple[Finding, ...] = ()

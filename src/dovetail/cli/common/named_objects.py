@@ -42,45 +42,49 @@ def named_workloads(texts: Iterable[str]) -> set[str]:
 
 
 def named_objects(
-    objects: Mapping[str, T],
+    objects: Mapping[Ref, T],
     texts: Iterable[str],
     namespace: str,
     *,
     kinds: Mapping[str, str] = KINDS,
     place: str = "input",
 ) -> list[T]:
-    """Those of the known objects, by `kind/name`, that the texts name. Ends the program if there is no such object.
+    """Those of the known objects that the texts name. Ends the program if there is no such object.
 
     A name alone is enough if only one object has it, and so is the name of a Node's host without its domain, such as
-    ip-10-0-18-63 on EC2. `kinds`: those that may be named. `place`: where they are sought.
+    ip-10-0-18-63 on EC2. `kinds`: those that may be named; the objects have them in lower case, too. `place`: where
+    they are sought.
     """
     named = []
     for text in texts:
-        key = _object_key(objects, text, namespace, kinds)
-        if key not in objects:
-            key = next(iter(_hosts(objects, key.removeprefix("node/"))), key) if key.startswith("node/") else key
-        if key not in objects:
-            fail(f"{key} is not in the {place}{_suggestion(objects, key)}")
-        named.append(objects[key])
+        ref = _ref(objects, text, namespace, kinds)
+        if ref not in objects and ref.kind == "node":
+            ref = next(iter(_hosts(objects, ref.name)), ref)
+        if ref not in objects:
+            fail(f"{ref} is not in the {place}{_suggestion(objects, ref.name, ref.kind)}")
+        named.append(objects[ref])
     return named
 
 
-def _object_key(objects: Mapping[str, T], text: str, namespace: str, kinds: Mapping[str, str]) -> str:
+def _ref(objects: Mapping[Ref, T], text: str, namespace: str, kinds: Mapping[str, str]) -> Ref:
     kind, _, name = text.partition("/")
     kind_ = kinds.get(kind.lower())
     *first, last = dict.fromkeys(kinds.values())
     wanted = f"{text}: want KIND/NAME with a kind of {', '.join(first)} or {last}"
     if kind_ is None and not name:
-        keys = [key for key in objects if key.rpartition("/")[2] == text] or _hosts(objects, text)
+        refs = [ref for ref in objects if ref.name == text] or _hosts(objects, text)
         # A node and its NodeClaim are one object here.
-        if keys and all(objects[key] is objects[keys[0]] for key in keys):
-            return keys[0]
-        which = f", one of {', '.join(sorted(keys)[:5])}" if keys else _example(kinds)
-        close = "" if keys else _suggestion(objects, text)
+        if refs and all(objects[ref] is objects[refs[0]] for ref in refs):
+            return refs[0]
+        which = f", one of {', '.join(map(str, sorted(refs)[:5]))}" if refs else _example(kinds)
+        close = "" if refs else _suggestion(objects, text)
         fail(f"{wanted}{close or which}")
     if kind_ is None or not name:
         fail(f"{wanted}{_example(kinds)}")
-    return f"{kind_}/{namespace}/{name}" if kind_ in _NAMESPACED and "/" not in name else f"{kind_}/{name}"
+    if kind_ in _NAMESPACED:
+        given, _, name = name.rpartition("/")
+        return Ref(kind_, given or namespace, name)
+    return Ref(kind_, "", name)
 
 
 def _example(kinds: Mapping[str, str]) -> str:
@@ -89,26 +93,24 @@ def _example(kinds: Mapping[str, str]) -> str:
 
 def node_names(snapshot: Snapshot, texts: Iterable[str]) -> tuple[str, ...]:
     """The texts, with the names of nodes in place of the names of their hosts."""
-    objects = {f"node/{member.name}": member for member in snapshot.nodes}
-    hosts = ((text, [] if f"node/{text}" in objects else _hosts(objects, text)) for text in texts)
-    return tuple(matches[0].removeprefix("node/") if matches else text for text, matches in hosts)
+    nodes = {Ref("node", "", member.name): member for member in snapshot.nodes}
+    hosts = ((text, [] if Ref("node", "", text) in nodes else _hosts(nodes, text)) for text in texts)
+    return tuple(refs[0].name if refs else text for text, refs in hosts)
 
 
-def _hosts(objects: Mapping[str, T], host: str) -> list[str]:
+def _hosts(objects: Iterable[Ref], host: str) -> list[Ref]:
     """The Node whose name begins with the name of this host; nothing if there are several."""
-    keys = [key for key in objects if key.startswith(f"node/{host}.")]
-    return keys if len(keys) == 1 else []
+    refs = [ref for ref in objects if ref.kind == "node" and ref.name.startswith(f"{host}.")]
+    return refs if len(refs) == 1 else []
 
 
-def _suggestion(objects: Mapping[str, T], key: str) -> str:
+def _suggestion(objects: Iterable[Ref], name: str, kind: str = "") -> str:
     """Objects of this name elsewhere, or of a similar name; else those whose names begin with it, as pods' do."""
-    name = key.rpartition("/")[2]
-    names: dict[str, list[str]] = {}
-    for other in objects:
-        names.setdefault(other.rpartition("/")[2], []).append(other)
-    close = [other for similar in get_close_matches(name, names, n=3, cutoff=0.75) for other in names[similar]]
-    if name not in names:
-        close = [other for other in objects if other.rpartition("/")[2].startswith(f"{name}-")] or close
-    alike = [other for other in close if other.partition("/")[0] == key.partition("/")[0]]
-    close = alike or close
-    return f"; did you mean {' or '.join(sorted(close)[:3])}?" if close else ""
+    refs: dict[str, list[Ref]] = {}
+    for ref in objects:
+        refs.setdefault(ref.name, []).append(ref)
+    close = [ref for similar in get_close_matches(name, refs, n=3, cutoff=0.75) for ref in refs[similar]]
+    if name not in refs:
+        close = [ref for ref in objects if ref.name.startswith(f"{name}-")] or close
+    close = [ref for ref in close if ref.kind == kind] or close
+    return f"; did you mean {' or '.join(map(str, sorted(close)[:3]))}?" if close else ""

@@ -1,4 +1,4 @@
-"""The options of every command that reads a cluster (09)."""
+"""The options of every command that reads a cluster."""
 
 import shlex
 from collections.abc import Callable

@@ -20,7 +20,7 @@ from dovetail.cli.common.counting import SILENT_SECONDS
 from dovetail.cli.common.wrapping import broken_line, fitted_cells, joined_rows, terminal_width
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import is_printable, json_escaped, plain
-from dovetail.values.timestamp import TimeError, parse_time, relative, spoken_time
+from dovetail.values.timestamp import TimeError, parse_time, relative, spoken_time, time_between
 from dovetail.views.explain.pending import FITTING_NOWHERE, PendingSummary
 from dovetail.views.findings.joined import joined
 from dovetail.views.leading import NO_CONTROLLER
@@ -146,6 +146,10 @@ class Times:
     def distance(self, at: datetime | None) -> str:
         """`in 30m`."""
         return "" if at is None else relative(at, self.now)
+
+    def age(self, since: datetime | None) -> str:
+        """`30m`."""
+        return "" if since is None else time_between(since, self.now)
 
     def full(self, at: datetime | None, *, none: str = "") -> str:
         """`2026-03-07T02:00:00Z (in 30m)`, or `now`."""

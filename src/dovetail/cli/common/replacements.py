@@ -6,7 +6,7 @@ user names a pending pod.
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from dovetail.cli.common.read_kinds import PLACING_KINDS
 from dovetail.cli.common.sources import ClusterInput
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.instance_types import InstanceType
-from dovetail.model.refs import Ref
+from dovetail.model.refs import Ref, Sentence
 from dovetail.planning.disruption.replaceable import ReplacementVerdicts
 from dovetail.rules.reasons import MARKED
 from dovetail.rules.states import IN_DISRUPTION
@@ -27,6 +27,17 @@ from dovetail.views.assessment import Assessment, NodeAssessment, assess, identi
 if TYPE_CHECKING:
     from dovetail.sim.scenarios.one_shot import OneShotResult
     from dovetail.views.explain.pending import PendingView
+
+
+_SPOT_STEP: Final = "see what the feature gate would do: dovetail plan --spot-to-spot"
+
+
+class ConsolidationAnswer(NamedTuple):
+    """Whether a node would be consolidated, in words, and what to do. `waits`: only its budgets keep it."""
+
+    words: str
+    waits: bool
+    step: str
 
 
 def assessed(
@@ -43,7 +54,7 @@ def assessed(
     user has named objects, their names; no other nodes are simulated.
     """
     plain = assess(read.snapshot, at)
-    replacements = _found(plain, read, source, catalogue, named)
+    replacements = found_replacements(plain, read, source, catalogue, named)
     return assess(read.snapshot, at, before=plain, replacements=replacements) if replacements else plain
 
 
@@ -55,21 +66,17 @@ def with_replacements(plain: Assessment, simulated: "OneShotResult") -> Assessme
     return assess(plain.snapshot, plain.at, before=plain, replacements=replacements)
 
 
-def found_replacements(read: ClusterInput, source: ClusterSource, at: datetime) -> ReplacementVerdicts:
-    """Whether nodes can be replaced, by node and reason: what `assessed` finds out besides the rules."""
-    return _found(assess(read.snapshot, at), read, source)
-
-
-def _found(
+def found_replacements(
     plain: Assessment,
     read: ClusterInput,
     source: ClusterSource,
     catalogue: Sequence[InstanceType] | None = None,
     named: Collection[str] = (),
 ) -> ReplacementVerdicts:
+    """Whether nodes can be replaced, by node and reason: what `assessed` finds out besides the rules."""
     nodes = (node for node in plain.nodes if not named or not _names(node).isdisjoint(named))
     asked = {node.member.name for node in nodes if _asks(plain, node)}
-    simulated = _simulated(read, source, plain.at, catalogue) if asked else None
+    simulated = _simulated(read, source, plain.at, catalogue, asked) if asked else None
     return {} if simulated is None else simulated.replacements(asked)
 
 
@@ -88,7 +95,7 @@ def pending_views(
     pods: Collection[tuple[str, str]],
 ) -> "dict[tuple[str, str], PendingView]":
     """Why these pods, by namespace and name, are on no node. Adds to the problems if the simulation is not possible."""
-    simulated = _simulated(read, source, at, catalogue) if pods else None
+    simulated = _simulated(read, source, at, catalogue, ()) if pods else None
     if simulated is None:
         return {}
     from dovetail.views.explain.pending import pending_view  # noqa: PLC0415  (as above)
@@ -105,13 +112,14 @@ def consolidation_of(
     *,
     catalogue: Sequence[InstanceType] | None,
     nodes: Collection[str],
-) -> dict[str, str]:
+) -> dict[str, ConsolidationAnswer]:
     """Whether each of these nodes alone would be consolidated now, and why not: the answer of `plan`."""
     simulated = _simulated(read, source, at, catalogue) if nodes else None
     if simulated is None:
         return {}
     from dovetail.planning.disruption.execution import execution_of  # noqa: PLC0415  (as above)
     from dovetail.planning.disruption.methods import decide_pass  # noqa: PLC0415
+    from dovetail.planning.disruption.replacing import SPOT_TO_SPOT  # noqa: PLC0415
     from dovetail.views.plan import NodeOutcome, node_outcomes  # noqa: PLC0415
 
     answers = {}
@@ -128,10 +136,12 @@ def consolidation_of(
         pools = {name: simulated.pools[name]}
         (node,) = node_outcomes(board, decision, pools, (), {})
         goes = node.fate is NodeOutcome.GOES
-        answers[name] = (
+        answers[name] = ConsolidationAnswer(
             f"it would be consolidated now ({', '.join(node.reasons)}); dovetail plan says where its pods go"
             if goes
-            else f"it is not consolidated: {'; '.join(node.why)}"
+            else f"it is not consolidated: {'; '.join(node.why)}",
+            waits=node.fate is NodeOutcome.WAITS,
+            step=_SPOT_STEP if decision.refused.get(name) == Sentence(SPOT_TO_SPOT) else "",
         )
     return answers
 
@@ -141,8 +151,9 @@ def _simulated(
     source: ClusterSource,
     at: datetime,
     catalogue: Sequence[InstanceType] | None,
+    only: Collection[str] | None = None,
 ) -> "OneShotResult | None":
-    """The cluster as scheduling sees it; None if the places of pods are not known."""
+    """The cluster as scheduling sees it; None if the places of pods are not known. `only`: as in `look`."""
     if any(problem.rule == "NotPermitted" for problem in read.problems):
         return None
     from dovetail.sim.scenarios.one_shot import look  # noqa: PLC0415  (the engine takes long to import)
@@ -151,7 +162,7 @@ def _simulated(
     if not source.paths:
         documents += live_documents(source, PLACING_KINDS, read.problems)
     try:
-        return look(documents, at, settings=read.snapshot.settings, catalogue=catalogue)
+        return look(documents, at, settings=read.snapshot.settings, catalogue=catalogue, pods=read.pods, only=only)
     except InputError as error:
         read.problems.append(_unknown(error))
         return None

@@ -80,7 +80,7 @@ def _whole_items(data: bytes, name: str) -> Sequence[Document]:
 def _is_at_the_end(error: InputError, data: bytes) -> bool:
     """Whether the last document is damaged, and not one in the middle, which would be a mistake."""
     if data.lstrip()[:1] in (b"{", b"["):
-        return "ends too early" in error.message
+        return error.ends_early
     lines = data.split(b"\n")
     return not any(line.startswith(b"---") for line in lines[error.line or 0 :])
 

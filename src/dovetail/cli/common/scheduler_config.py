@@ -47,11 +47,11 @@ class _ConfigError(ValueError):
     """The message names the field."""
 
 
-class _Strict(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    pass
+class _StrictStruct(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A mapping that may have no other fields."""
 
 
-class _Constraint(_Strict, frozen=True, kw_only=True):
+class _Constraint(_StrictStruct, frozen=True, kw_only=True):
     max_skew: Annotated[int, msgspec.Meta(ge=1)]
     topology_key: Annotated[str, msgspec.Meta(min_length=1)]
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
@@ -62,7 +62,7 @@ class _Constraint(_Strict, frozen=True, kw_only=True):
     label_selector: Any = None
 
 
-class _SpreadArgs(_Strict, frozen=True):
+class _SpreadArgs(_StrictStruct, frozen=True):
     api_version: str = ""
     kind: str = ""
     default_constraints: tuple[_Constraint, ...] = ()
@@ -80,18 +80,18 @@ class _Profile(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Configuration(msgspec.Struct, frozen=True, rename="camel"):
-    """Other fields are about other things than default constraints."""
+    """The part of a KubeSchedulerConfiguration that default constraints are in."""
 
     api_version: str
     kind: str
     profiles: tuple[_Profile, ...] | None = None
 
 
-class _Spread(_Strict, frozen=True):
+class _Spread(_StrictStruct, frozen=True):
     default_constraints: tuple[_Constraint, ...] = ()
 
 
-class _KarpenterConfig(_Strict, frozen=True):
+class _KarpenterConfig(_StrictStruct, frozen=True):
     """What Karpenter's option of this name takes: constraints for all pods, whatever their scheduler."""
 
     pod_topology_spread: _Spread = _Spread()

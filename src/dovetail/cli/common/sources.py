@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from dovetail.api import names
 from dovetail.api.conversion import converted
-from dovetail.api.documents import Document, decode
-from dovetail.api.objects import KINDS_WITH_PODS, ApiObject
+from dovetail.api.documents import Document, InputError, decode
+from dovetail.api.objects import KINDS_WITH_PODS, ApiObject, NodeClaim
 from dovetail.api.recorded import PODS_NOT_RECORDED
 from dovetail.api.schema import SchemaViolation
 from dovetail.cli.common.evidence import live_evidence
@@ -15,12 +16,18 @@ from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.read_kinds import ALL_KINDS, RULE_KINDS, ReadKind
 from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.model.finding import Finding, Severity
+from dovetail.model.node_records import claim_record
+from dovetail.model.pod_records import PodInterner
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings, settings_of
 from dovetail.model.snapshot import Snapshot
-from dovetail.state.intake import take_in
+from dovetail.rules.reasons import MARKED
+from dovetail.state.intake import ReadPod, take_in
 from dovetail.views.deciding import who_decides
 from dovetail.views.leading import missing_controllers
+
+if TYPE_CHECKING:
+    from dovetail.sim.scenarios.whole_pods import WholePods
 
 _KNOWN: Final = KINDS_WITH_PODS.union((kind.resource.api_version, kind.resource.kind) for kind in ALL_KINDS)
 # Rules that `read_scenario` reports in other words.
@@ -38,6 +45,8 @@ class ClusterInput(NamedTuple):
     """What is unusual or missing."""
     documents: list[Document]
     """All objects that can be read, also those that are not in the snapshot."""
+    pods: "WholePods | None" = None
+    """The pods that are read for scheduling too; None: each is read again if somebody asks."""
 
     @property
     def problems_beside_scenario(self) -> list[Finding]:
@@ -81,11 +90,30 @@ def understood(
     """The cluster in these documents; `problems`: of reading them."""
     documents = list(converted(documents))
     for_rules = (document for document in documents if _is_for_rules(document))
-    snapshot, odd, unreadable = take_in(for_rules, _field_remedy, settings)
+    pods = _whole_pods(documents, settings)
+    read_pod: ReadPod = (lambda _document: None) if pods is None else pods.read
+    snapshot, odd, unreadable = take_in(for_rules, _field_remedy, settings, read_pod)
     if unreadable:
         documents = [document for document in documents if document not in unreadable]
     missing = (*_missing_parts(snapshot), *_pods_not_recorded(documents))
-    return ClusterInput(snapshot, [*problems, *odd, *missing], documents)
+    return ClusterInput(snapshot, [*problems, *odd, *missing], documents, pods)
+
+
+def _whole_pods(documents: Sequence[Document], settings: RuleSettings) -> "WholePods | None":
+    """If a node has a reason to go, whoever asks whether it can be replaced needs every pod as scheduling reads it."""
+    if not any(document.kind == names.NODECLAIM_KIND and _is_marked(document) for document in documents):
+        return None
+    from dovetail.sim.scenarios.whole_pods import WholePods  # noqa: PLC0415  (takes long to import)
+
+    return WholePods(PodInterner(settings=settings))
+
+
+def _is_marked(document: Document) -> bool:
+    try:
+        claim = claim_record(decode(document, NodeClaim))
+    except InputError:
+        return False
+    return any(map(claim.is_true, MARKED.values()))
 
 
 def cluster_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: list[Finding]) -> Iterator[Document]:

@@ -20,7 +20,7 @@ _STYLES: Final = {"forced": "red", "lost": "red", "fault": "magenta", "scenario"
 
 
 class Player:
-    """Everything but `play` is called on the event loop of the screen."""
+    """A scenario that plays on a thread of its own. Everything but `play` is called on the event loop of the screen."""
 
     def __init__(self, scenario: Scenario, pace: Pace, zone: tzinfo) -> None:
         self.source = PushedSource(title="dovetail demo")

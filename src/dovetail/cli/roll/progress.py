@@ -72,9 +72,9 @@ class RollProgress:
         if self._said.get(uid) == key:
             return
         self._said[uid] = key
-        cause, meaning = plain(str(found_answer.cause)), MEANING[node.state]
+        cause = plain(str(found_answer.cause))
         if going:
-            text = f"{node.state} {cause}" if cause.startswith(meaning) else f"{node.state} {meaning}: {cause}"
+            text = f"{node.state} {MEANING[node.state]}: {cause}"
         elif found_answer.standing is NodeStanding.STEADY or not _is_drifted(member):
             text = "asked"
         elif found_answer.standing is NodeStanding.FREE:

@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.cli.common.live import all_pages
+from dovetail.model.refs import Ref
 from dovetail.planning.rolling import RollOutcome, RollStep
 from dovetail.ports import (
     NODECLAIMS,
@@ -44,8 +45,8 @@ class RolledNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     uid: str
 
 
-async def targets_by_name(api: KubeApi) -> Mapping[str, tuple[RollTarget, ...]]:
-    """The NodeClaims that `node/X`, `nodeclaim/X` and `nodepool/X` mean. Raises ApiError."""
+async def targets_by_name(api: KubeApi) -> Mapping[Ref, tuple[RollTarget, ...] | None]:
+    """The NodeClaims that `node/X`, `nodeclaim/X` and `nodepool/X` mean; None: the Node has none. Raises ApiError."""
     nodes, claims, pools = (
         await all_pages(api, NODES),
         await all_pages(api, NODECLAIMS),
@@ -54,16 +55,15 @@ async def targets_by_name(api: KubeApi) -> Mapping[str, tuple[RollTarget, ...]]:
     claims.sort(key=lambda claim: claim.metadata.name)
     node_of = {node.spec.provider_id: node.metadata.name for node in nodes if node.spec.provider_id}
     targets = [RollTarget(claim=claim, node=node_of.get(claim.status.provider_id, "")) for claim in claims]
-    meant: dict[str, tuple[RollTarget, ...]] = {f"node/{node.metadata.name}": () for node in nodes}
-    meant |= {f"nodepool/{pool.metadata.name}": () for pool in pools}
+    meant: dict[Ref, tuple[RollTarget, ...] | None] = {Ref("node", "", node.metadata.name): None for node in nodes}
+    of_pool: dict[str, list[RollTarget]] = {pool.metadata.name: [] for pool in pools}
     for target in targets:
-        meant[f"nodeclaim/{target.claim.metadata.name}"] = single = (target,)
+        meant[Ref("nodeclaim", "", target.claim.metadata.name)] = single = (target,)
         if target.node:
-            meant[f"node/{target.node}"] = single
-        pool = f"nodepool/{_pool(target.claim)}"
-        if pool in meant:
-            meant[pool] += (target,)
-    return meant
+            meant[Ref("node", "", target.node)] = single
+        if target.claim.metadata.pool in of_pool:
+            of_pool[target.claim.metadata.pool].append(target)
+    return meant | {Ref("nodepool", "", name): tuple(theirs) for name, theirs in of_pool.items()}
 
 
 async def act(
@@ -89,7 +89,7 @@ def _rolled(target: RollTarget, outcome: RollOutcome, error: str | None = None) 
     return RolledNode(
         node=target.node,
         node_claim=meta.name,
-        node_pool=_pool(target.claim),
+        node_pool=target.claim.metadata.pool,
         outcome=outcome,
         error=error,
         uid=meta.uid,
@@ -119,7 +119,3 @@ async def _step(
         if claim.metadata.uid != uid:
             raise NotFound(f"NodeClaim {claim.metadata.name} is another one now")
     raise AssertionError("the last try raises")
-
-
-def _pool(claim: objects.NodeClaim) -> str:
-    return claim.metadata.labels.get(names.NODEPOOL_LABEL, "")

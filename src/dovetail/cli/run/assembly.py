@@ -1,10 +1,10 @@
 """Assembles `dovetail run` from its parts (04 §6)."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -19,12 +19,14 @@ from dovetail.cli.run.process import (
     PortTaken,
     asks_for_tokens,
     connection,
+    crd_names,
     make_manager,
     metrics_address,
-    missing_crds,
+    missing_kinds,
     prepare_process,
     run_until_stopped,
     serving_probes,
+    still_missing,
 )
 from dovetail.controllers.assembly import all_controllers
 from dovetail.controllers.base.cluster import WatchedCluster
@@ -36,7 +38,7 @@ from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.model.rule_settings import RuleSettings
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODEPOOLS
+from dovetail.ports import NODECLAIMS, NODEPOOLS, Resource
 from dovetail.providers.bundle import ProviderSetup, StartedProvider
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.runtime.failures import Failures
@@ -58,7 +60,7 @@ class Program(ControllerProcess, frozen=True, kw_only=True, eq=False):
 
     disruption: DisruptionController
     access: Authorizer | None  # for all listeners; None: no reader needs a token
-    missing: tuple[str, ...]  # the CRDs that were missing at the start
+    missing: tuple[Resource[Any], ...]  # at the start
 
 
 async def run(options: RunOptions) -> None:
@@ -80,9 +82,9 @@ async def program(options: RunOptions) -> AsyncIterator[Program]:
     reviews = any(asks_for_tokens(options, address) for address in _read_at(options))
     async with connection(options, reviews=reviews) as connected:
         bundle = provider_named(options.provider)
-        missing = await missing_crds(connected.api, [NODEPOOLS, NODECLAIMS, bundle.node_classes])
+        missing = await missing_kinds(connected.api, [NODEPOOLS, NODECLAIMS, bundle.node_classes])
         if missing:
-            log.error("CRDs missing", extra={"crds": ", ".join(missing), "install": INSTALL})
+            log.error("CRDs missing", extra={"crds": crd_names(missing), "install": INSTALL})
         metrics = Metrics(CollectorRegistry())
         setup = ProviderSetup(
             api=connected.api,
@@ -104,7 +106,7 @@ def _assembled(
     *,
     labels: frozenset[str],
     metrics: Metrics,
-    missing: tuple[str, ...],
+    missing: tuple[Resource[Any], ...],
 ) -> Program:
     """`labels`: those that the provider knows."""
     api, clock, seed = connection.api, connection.clock, connection.seed
@@ -233,8 +235,7 @@ async def _dashboard(options: RunOptions, process: Program) -> AsyncIterator[Non
         yield
 
 
-def crds_found(cluster: WatchedCluster, missing: tuple[str, ...]) -> HealthStatus:
-    """Whether the CRDs exist. One that was missing at the start exists once its cache is synced."""
-    caches = {cache.name: cache for cache in (cluster.pools, cluster.claims, cluster.node_classes)}
-    still = [name for name in missing if not caches[name.partition(".")[0]].synced]
-    return HealthStatus(not still, (f"missing: {', '.join(still)}; install them: {INSTALL}",) if still else ())
+def crds_found(cluster: WatchedCluster, missing: Sequence[Resource[Any]]) -> HealthStatus:
+    """Whether the CRDs exist."""
+    still = still_missing(cluster, missing)
+    return HealthStatus(not still, (f"missing: {crd_names(still)}; install them: {INSTALL}",) if still else ())

@@ -97,7 +97,7 @@ async def _settle(cluster: WatchedCluster) -> None:
 
 
 class ClusterConnection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Our identity and our clients."""
+    """The clients of a controller process, and its identity."""
 
     clock: Clock
     identity: str
@@ -186,17 +186,28 @@ def make_manager(
     return manager
 
 
-async def missing_crds(api: KubeApi, kinds: list[Resource[Any]]) -> tuple[str, ...]:
+async def missing_kinds(api: KubeApi, kinds: list[Resource[Any]]) -> tuple[Resource[Any], ...]:
     """The kinds that the server does not know. Raises ClusterUnreachable."""
     missing = []
     for kind in kinds:
         try:
             await api.list(kind, limit=1)
         except NotFound:
-            missing.append(f"{kind.plural}.{kind.group}/{kind.version}")
+            missing.append(kind)
         except ApiError as error:
             raise ClusterUnreachable(why_no_answer(error)) from error
     return tuple(missing)
+
+
+def crd_names(kinds: Iterable[Resource[Any]]) -> str:
+    """`nodepools.karpenter.sh/v1, nodeclaims.karpenter.sh/v1`."""
+    return ", ".join(f"{kind.plural}.{kind.group}/{kind.version}" for kind in kinds)
+
+
+def still_missing(cluster: WatchedCluster, missing: Iterable[Resource[Any]]) -> list[Resource[Any]]:
+    """A kind that was missing at the start exists once its cache is synced."""
+    synced = {reflector.name for reflector in cluster.reflectors if reflector.synced}
+    return [kind for kind in missing if kind.plural not in synced]
 
 
 def in_pod(options: ProcessOptions) -> bool:

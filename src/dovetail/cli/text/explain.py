@@ -137,22 +137,25 @@ class _ExplainText:
 
     def _sentence(self, node: NodeView, answer: AnswerView) -> str:
         cause = self.times.localised(plain(str(answer.cause)))
-        noted = "".join(f"is {self.badge(badge)}; " for badge in node.badges if badge.kind in _NOTED)
+        noted = "".join(
+            f"{'is' if badge.since is None else 'has been'} {self.badge(badge)}; "
+            for badge in node.badges
+            if badge.kind in _NOTED
+        )
         if answer.standing in (NodeStanding.FREE, NodeStanding.STEADY):
             return noted + (click.style(cause, fg="green") if answer.standing == NodeStanding.FREE else cause)
         is_stuck, is_leaving = answer.standing == NodeStanding.STUCK, node.state in IN_DISRUPTION
-        state = "is stuck" if is_stuck else "is leaving" if is_leaving else "waits"
-        if answer.standing == NodeStanding.STARTING:
-            state = "is starting"
+        state = "stuck" if is_stuck else LEAVING if is_leaving else answer.standing
+        state = f"{'is' if answer.since is None else 'has been'} {state}"
         why = answer.reason or ("starting" if is_stuck and not is_leaving else "")
         if is_leaving:
             why = f"{why + ', ' if why else ''}{node.state} {MEANING[NodeState(node.state)]}"
         until = "" if answer.until is None or is_leaving else self._until(answer.until)
         if answer.until is not None and self.times.stamp(answer.until) in cause:
             until, cause = "", self._with_distance(cause, answer.until)
-        since = "" if answer.since is None else f" since {self.times.full(answer.since)}"
         if node.managed and answer.standing == NodeStanding.STARTING and answer.until is not None:
             until = ""
+        since = "" if answer.since is None else f" since {self.times.full(answer.since)}{',' if until else ''}"
         state = f"{state} ({why})" if why else state
         return noted + f"{click.style(state, fg='red' if is_stuck else 'yellow')}{since}{until}: {cause}"
 
@@ -201,13 +204,10 @@ class _ExplainText:
 
     def _state(self, node: NodeView) -> str:
         """`S1 steady, NotReady 4h56m`."""
-        badges = [f"{badge.kind.value} {self._age(badge.since)}".rstrip() for badge in node.badges]
+        badges = [f"{badge.kind.value} {self.times.age(badge.since)}".rstrip() for badge in node.badges]
         if any(badge.kind is BadgeKind.STARTING for badge in node.badges):
             return f"{node.state} {', '.join(badges)}"
         return ", ".join([f"{node.state} {MEANING[NodeState(node.state)]}", *badges])
-
-    def _age(self, since: datetime | None) -> str:
-        return self.times.distance(since).removesuffix(" ago")
 
     def _free(self, node: NodeView) -> str:
         standing = "" if node.answer is UNSET else standing_word(node.answer.standing, node.state)

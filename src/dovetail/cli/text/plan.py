@@ -26,7 +26,7 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
     lines = [
         f"At {times.stamp(plan.at)}{text.summary(plan)}",
         *pending_lines(plan.pending),
-        *price_lines(plan.prices.source, plan.prices.known_share),
+        *([f"Prices: {prices}"] if (prices := prices_text(plan.prices.source, plan.prices.known_share)) else []),
     ]
     for removal in plan.removals:
         lines += ["", *text.removal(removal)]
@@ -44,16 +44,16 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
     return lines + sections(bodies)
 
 
-def price_lines(source: str, known_share: float | None) -> list[str]:
+def prices_text(source: str, known_share: float | None) -> str:
     """The source of the prices, if it is not the built-in catalogue or does not know all of them."""
     if known_share is None or (known_share == 1 and source in ("", BUILT_IN)):
-        return []
+        return ""
     if known_share == 1:
-        return [f"Prices: {plain(source)}"]
+        return plain(source)
     guess = "guessed from cpu and memory, so costs can only be compared"
     if not known_share:
-        return [f"Prices: {guess}"]
-    return [f"Prices: {plain(source)} for {int(100 * known_share)}% of the cost; the others are {guess}"]
+        return guess
+    return f"{plain(source)} for {int(100 * known_share)}% of the cost; the others are {guess}"
 
 
 class _PlanText:
@@ -79,7 +79,7 @@ class _PlanText:
         rest = f"; of the other nodes {others}" if others else ""
         nodes = sum(len(command.nodes) for command in plan.commands)
         saved = sum(command.savings_per_hour or 0.0 for command in plan.commands)
-        saving = f", saving {_price(saved)}" if saved else ""
+        saving = f", saving {_price(saved)}{_guessed(plan.prices.known_share)}" if saved else ""
         pods = sum(len(command.pods) for command in plan.commands)
         moved = f" with {count(pods, 'pod')}" if pods else ""
         return f" {count(len(plan.commands), 'command')} would start, for {count(nodes, 'node')}{moved}{saving}{rest}"
@@ -90,7 +90,7 @@ class _PlanText:
         saved = "" if command.savings_per_hour is None else f", saves {_price(command.savings_per_hour)}"
         title = click.style(f"{command.reason}: {what}{saved}", bold=True)
         later = command.confirmed_after_seconds
-        note = "" if later is None else f", starts in {later:g} s if it is still valid"
+        note = "" if later is None else f", starts within {later:g} s if it is still valid"
         lines = [f"{title} ({command.method}, {command.id}{note})"]
         rows = [["NODE", "POOL", "TYPE", "PRICE", "PODS"]]
         for node in command.nodes:
@@ -155,6 +155,13 @@ def _target(move: MoveView) -> str:
     if move.to is None:
         return click.style(f"nowhere: {plain(move.why)}", fg="red") if move.why else "wherever the scheduler puts it"
     return plain(move.to)
+
+
+def _guessed(known_share: float | None) -> str:
+    """Marks a sum of prices that are not all known."""
+    if known_share is None or known_share == 1:
+        return ""
+    return " (partly guessed)" if known_share else " (guessed)"
 
 
 def _price(dollars: float) -> str:

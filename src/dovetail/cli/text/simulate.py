@@ -6,7 +6,7 @@ from datetime import timedelta
 import click
 
 from dovetail.cli.common.output import Times, count, problem_lines, table
-from dovetail.cli.text.plan import price_lines
+from dovetail.cli.text.plan import prices_text
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.values.foreign_text import plain
@@ -15,6 +15,7 @@ from dovetail.views.simulation.report import (
     ProtectionCounts,
     SimulationReport,
     by_hour_of_day,
+    figure_text,
     most_important,
 )
 
@@ -99,8 +100,9 @@ def _figures(report: SimulationReport) -> list[str]:
             f"{pods.preempted}, pending at the end {pods.pending}",
         ),
         ("Cost", f"${cost.total:,.2f} in total; hourly ${cost.per_hour_start:.3f} → ${cost.per_hour_end:.3f}"),
-        *(("Prices", line.removeprefix("Prices: ")) for line in price_lines(cost.prices, cost.known_share)),
     ]
+    if prices := prices_text(cost.prices, cost.known_share):
+        rows.append(("Prices", prices))
     if kept := _kept(report.protection):
         rows.append(("Kept", kept))
     if saved is not None and (saved.promised or saved.moved):
@@ -175,7 +177,9 @@ def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> 
         for row in comparison.differences
         if verbose or row.first != row.second or row.always or (modes and row.of_modes)
     ]
-    rows += [(row.title, _number(row.first), _number(row.second), _change(row.first, row.second)) for row in shown]
+    rows += [
+        (row.title, figure_text(row.first), figure_text(row.second), _change(row.first, row.second)) for row in shown
+    ]
     equal = len(comparison.differences) - len(shown)
     hours_of_both = [by_hour_of_day(report, times.zone) for report in (first, second)]
     most = max(max(hours) for hours in hours_of_both)
@@ -209,13 +213,9 @@ def _problem_title(problems: Sequence[Finding]) -> str:
     return click.style("Assumed" if mild else "Missing or assumed", bold=True)
 
 
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value == int(value) else f"{value:.3f}"
-
-
 def _change(first: float, second: float) -> str:
     if first == second:
         return "="
     sign = "+" if second > first else "−"
     share = f" ({(second - first) / first:+.0%})" if first else ""
-    return f"{sign}{_number(abs(second - first))}{share}"
+    return f"{sign}{figure_text(abs(second - first))}{share}"

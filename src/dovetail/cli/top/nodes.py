@@ -15,7 +15,7 @@ from dovetail.model.refs import Ref
 from dovetail.rules.states import MEANING, NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
-from dovetail.values.timestamp import relative
+from dovetail.values.timestamp import time_between
 from dovetail.views.board.rows import NodeRow
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.data import ForecastEventType, SpanKind
@@ -72,6 +72,7 @@ class NodeTable:
         rest = min(rest, _FILE_BAR) if self._whole else rest
         end = times.now + timedelta(seconds=view.ahead)
         self._scale = TimeScale(times.now, end, rest, times.zone) if rest >= _NARROWEST_BAR else None
+        self._bars: dict[tuple[object, ...], Text] = {}  # by spans and events
 
     def heading(self) -> Text:
         cells = [fit(name, width) for name, width in self._columns.items()]
@@ -110,25 +111,27 @@ class NodeTable:
     def _free(self, row: NodeRow) -> str:
         at = free_at(row, self._seconds)
         word = free_words(row, self._seconds)
-        return word if word or at is None else relative(instant(at), instant(self._seconds)).removeprefix("in ")
+        return word if word or at is None else time_between(instant(at), instant(self._seconds))
 
     def _blocked_by(self, row: NodeRow) -> str:
-        """`PDB data/postgres +2`; `NotReady 5h`; `budget (Drifted)`: free, but not for the reason that it has."""
+        """`PDB data/postgres +2`; `NotReady 5h`; `budget (Drifted)`: it does not go for the reason that it has."""
         causes = causes_at(row, self._seconds) if row.managed else []
         badges = [f"{kind} {self._age(since)}".rstrip() for kind, since, _ in row.badges]
         if badges:
             rules = [_SHORT.get(rule, rule) for rule, *_ in causes if rule != Rule.INITIALIZED][:1]
             return plain(", ".join([*badges, *rules]))
+        blocked = None if is_leaving(row) else row.stuck or row.waiting
+        if blocked is not None and row.rule not in {rule for rule, *_ in causes}:
+            return f"{_SHORT.get(row.rule, row.rule)} ({blocked[0]})"
         if not causes:
-            blocked, named = row.stuck or row.waiting, _SHORT.get(row.rule, row.rule)
-            return named if blocked is None or is_leaving(row) else f"{named} ({blocked[0]})"
+            return _SHORT.get(row.rule, row.rule)
         rule, ref, workload, _ = causes[0]
         who = f" {workload or ref.path}" if ref.kind == "Pod" else ""
         more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
         return plain(f"{_SHORT.get(rule, rule)}{who}{more}")
 
     def _age(self, since: int | None) -> str:
-        return "" if since is None else relative(instant(since), instant(self._seconds)).removesuffix(" ago")
+        return "" if since is None else time_between(instant(since), instant(self._seconds))
 
     def _next(self, row: NodeRow) -> str:
         """When it ends, or may; `~`: only if nothing but time changes."""
@@ -142,6 +145,14 @@ class NodeTable:
         return ""
 
     def _bar(self, row: NodeRow, scale: TimeScale) -> Text:
+        """Most rows have the same bar as another one."""
+        known = tuple([span[:2] for span in row.spans]), tuple([event[:2] for event in row.events])
+        bar = self._bars.get(known)
+        if bar is None:
+            bar = self._bars[known] = self._drawn(row, scale)
+        return bar
+
+    def _drawn(self, row: NodeRow, scale: TimeScale) -> Text:
         spans = [ahead.NodeSpan(instant(span[0]), scale.end, KINDS[span[1]]) for span in row.spans]
         coming = [(event[0] or self._seconds, event[1]) for event in row.events]
         events = [

@@ -167,8 +167,12 @@ class _ScreenLayout:
         return [Text(self.times.localised(plain(herd.message)), style="yellow") for herd in herds[:1]]
 
     def _problems(self) -> list[Text]:
-        """The number of problems, and the worst of them."""
-        problems = [problem for problem in self.board.problems if problem.rule != NO_CONTROLLER]
+        """The number of problems, and the worst of them. To know of is no problem."""
+        problems = [
+            problem
+            for problem in self.board.problems
+            if problem.rule != NO_CONTROLLER and problem.severity is not Severity.INFO
+        ]
         if not problems:
             return []
         first = min(problems, key=lambda problem: list(Severity).index(problem.severity))

@@ -146,7 +146,7 @@ async def disrupt(
     await delete_claim(api, cluster, claim)
     labels = {
         "reason": reason,
-        "nodepool": claim.metadata.labels.get(names.NODEPOOL_LABEL, ""),
+        "nodepool": claim.metadata.pool,
         "capacity_type": claim.metadata.labels.get(names.CAPACITY_TYPE_LABEL, ""),
         "consolidation_policy": consolidation_policy,
         "termination_mode": termination_mode(claim),

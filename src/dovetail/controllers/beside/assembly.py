@@ -1,6 +1,5 @@
 """Creates the controllers of guard."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.beside.holds import HoldPolicy, HoldReleases, NodeHolding, NodeHolds, guard_policy
 from dovetail.controllers.beside.invalid_marks import InvalidMarks
+from dovetail.controllers.beside.karpenter_watch import KarpenterWatch
 from dovetail.controllers.beside.late import LateNodes
 from dovetail.controllers.beside.pod_holds import PodHolds
 from dovetail.controllers.beside.scope import BesideScope
@@ -50,24 +50,23 @@ def late_nodes(cluster: WatchedCluster, metrics: Metrics) -> list[Controller]:
 
 
 def guard_controllers(
-    cluster: WatchedCluster, metrics: Metrics, options: GuardOptions, *, durations: Callable[[], bool] = lambda: False
+    cluster: WatchedCluster, metrics: Metrics, karpenter: KarpenterWatch, options: GuardOptions
 ) -> list[Controller]:
-    """Call it before the reflectors run: the controllers subscribe to the stores.
-
-    `durations`: whether Karpenter reads durations of do-not-disrupt on pods now.
-    """
+    """Call it before the reflectors run: the controllers subscribe to the stores."""
     scope, counts = BesideScope(cluster, options.pools), BesideMetrics(metrics.registry)
     holding = node_holding(cluster, scope, guard_policy(options.lead), counts)
+    stamps = ClaimStamps(cluster, holding.holding, counts, lambda: karpenter.runs)
+    karpenter.observers.append(stamps.look_again)
     controllers: list[KeyedController[Any]] = [
         holding.holds,
         holding.releases,
-        ClaimStamps(cluster, holding.holding, counts),
+        stamps,
         LateNodes(cluster, scope, counts),
         InvalidMarks(cluster),
         ProtectionEvents(cluster, metrics),
     ]
     if options.hold_pods:
-        controllers.append(PodHolds(cluster, scope, counts, durations))
+        controllers.append(PodHolds(cluster, scope, counts, lambda: karpenter.reads_durations))
     for controller in controllers:
         controller.measure(metrics)
     return list(controllers)

@@ -7,7 +7,7 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import DovetailMode
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.model.beside import OFF, read_budgets
+from dovetail.model.beside import is_opted_out, read_budgets
 from dovetail.model.decider import Decider, DecidingController
 from dovetail.model.rule_settings import BudgetSemantics, RuleSettings
 from dovetail.ports import NODEPOOLS, Clock, KubeApi
@@ -17,7 +17,7 @@ from dovetail.values.selector import Selector
 
 
 class DrivenCluster(WatchedCluster):
-    """NodePools with `replicas` stay with Karpenter, and so do those that are opted out or not selected."""
+    """The cluster of drive. NodePools with `replicas` stay with Karpenter, as do those opted out or not selected."""
 
     def __init__(
         self,
@@ -34,8 +34,7 @@ class DrivenCluster(WatchedCluster):
         self.pools.subscribe(self._pool_changed)
 
     def drives(self, pool: objects.NodePool) -> bool:
-        opted_out = pool.metadata.annotations.get(names.BESIDE) == OFF
-        return pool.spec.replicas is None and not opted_out and self._selected.matches(pool.metadata.labels)
+        return pool.spec.replicas is None and not is_opted_out(pool) and self._selected.matches(pool.metadata.labels)
 
     def _pool_changed(self, change: Change[objects.NodePool]) -> None:
         if len({self.drives(pool) for pool in values_of(change)}) != 1 or len(values_of(change)) == 1:
@@ -54,7 +53,7 @@ class DrivenCluster(WatchedCluster):
         return self._drives_pool_of(node.metadata)
 
     def _drives_pool_of(self, meta: objects.ObjectMeta) -> bool:
-        name = meta.labels.get(names.NODEPOOL_LABEL, "")
+        name = meta.pool
         pool = self.pools.value(name) if name else None
         return pool is not None and self.drives(pool)
 

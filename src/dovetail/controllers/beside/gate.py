@@ -44,9 +44,10 @@ class NodeGate:
             self._held_at[name] = self._cluster.clock.now() if initialized else None
 
     def halted(self) -> str | None:
-        """Why nobody would launch or drain nodes."""
-        problem = self._karpenter.problem
-        return f"nobody would launch or drain nodes: {problem}" if problem else None
+        """Why nobody would launch or drain nodes, as far as it is known."""
+        if problem := self._karpenter.problem:
+            return f"nobody would launch or drain nodes: {problem}"
+        return None if self._karpenter.is_certain else "it is not known yet whether Karpenter runs"
 
     def closed(self, now: datetime) -> Mapping[str, ClosedPool]:
         """The pools in which no command begins."""

@@ -14,7 +14,7 @@ _NAME: Final = "dovetail_beside_held_nodes"
 
 
 class HeldNodes(Collector):
-    """Empty unless this replica leads: two replicas would count twice."""
+    """The gauge, which is empty unless this replica leads: two replicas would count twice."""
 
     def __init__(self, cluster: WatchedCluster, leads: Callable[[], bool]) -> None:
         self._cluster = cluster

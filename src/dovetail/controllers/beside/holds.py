@@ -2,6 +2,9 @@
 
 A hold is one merge patch of both annotations, which fails if somebody else has written the Node. Holds go before
 releases, and no release goes before every Node has been looked at once.
+
+Who may read Nodes may not list all pods. So what is written on a Node does not name the pod; an event on the pod names
+the Node (R49).
 """
 
 import logging
@@ -15,9 +18,9 @@ from dovetail.api import names, objects
 from dovetail.api.names import EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
-from dovetail.controllers.base.writing import about_node, publish, warn, write_node
-from dovetail.controllers.beside.scope import BesideScope, pool_of
-from dovetail.model.beside import BesideMode, Hold, at_second, longest_why
+from dovetail.controllers.base.writing import about_node, about_pod, publish, warn, write_node
+from dovetail.controllers.beside.scope import BesideScope
+from dovetail.model.beside import BesideMode, Hold, at_second
 from dovetail.model.node_records import node_record
 from dovetail.model.pod_records import PodRecord
 from dovetail.observe.beside_metrics import BesideMetrics
@@ -38,11 +41,13 @@ _RELEASES_WAIT_SECONDS: Final = 0.1
 
 
 class WantedHold(msgspec.Struct, frozen=True):
-    """The hold that a policy wants on a node (None: none), when that may change by time alone, and the reason."""
+    """The hold that a policy wants on a node (None: none), when that may change by time alone, the reason, and the pod
+    that needs it."""
 
     hold: Hold | None
     until: datetime | None = None
     message: str = ""
+    pod: PodRecord | None = None
 
 
 HoldPolicy: TypeAlias = Callable[[Iterable[PodRecord], datetime], WantedHold]
@@ -56,8 +61,9 @@ def guard_policy(lead: timedelta) -> HoldPolicy:
         if decision.blocker is None:
             return WantedHold(None, decision.until)
         until = None if decision.until is None else at_second(decision.until)
-        hold = Hold(by=BesideMode.GUARD, until=until, why=longest_why(decision.why))
-        return WantedHold(hold, decision.until, f"{decision.why}: {decision.blocker.message}")
+        rule = str(decision.blocker.rule)
+        hold = Hold(by=BesideMode.GUARD, until=until, why=rule)
+        return WantedHold(hold, decision.until, f"{rule}: {decision.blocker.message}", decision.pod)
 
     return wanted
 
@@ -96,9 +102,9 @@ class NodeHolding:
         return self._policy(self.cluster.pods_on[node.metadata.name], now)
 
     def change(self, node: objects.Node, now: datetime) -> tuple[MarkChange | None, WantedHold]:
-        wanted = self.wanted(node, now)
-        if node.metadata.deletion_timestamp is not None:
+        if node.metadata.deletion_timestamp is not None or self.scope.is_unsure(node):
             return None, WantedHold(None)
+        wanted = self.wanted(node, now)
         return hold_change(node_record(node), wanted.hold, now), wanted
 
 
@@ -145,19 +151,25 @@ class HoldWriter(KeyedController[str]):
         except WouldWrite:  # a dry run has told it; the hold is wanted anew when time changes the answer
             return
         self.holding.metrics.writes.labels(change.action).inc()
-        extra = {"Node": node.metadata.name, "NodePool": pool_of(node), "action": change.action.value}
-        log.info("node %s", _DONE[change.action], extra=extra | ({"why": wanted.message} if wanted.message else {}))
+        extra = {"Node": node.metadata.name, "NodePool": node.metadata.pool, "action": change.action.value}
+        pod = "" if wanted.pod is None else f"{wanted.pod.namespace}/{wanted.pod.name}"
+        why = {key: text for key, text in (("why", wanted.message), ("Pod", pod)) if text}
+        log.info("node %s", _DONE[change.action], extra=extra | why)
         self._tell(node, change.action, wanted)
 
     def _tell(self, node: objects.Node, action: MarkAction, wanted: WantedHold) -> None:
-        about = about_node(node)
+        about, version = about_node(node), node.metadata.resource_version
         if action is MarkAction.HOLD:
             until = "" if wanted.until is None else f", until {spoken_time(wanted.until)}"
             note = f"Karpenter is kept off this node{until}: {wanted.message}"
-            publish(self.recorder, about, EventReason.HELD, note, about.uid, node.metadata.resource_version)
+            publish(self.recorder, about, EventReason.HELD, note, about.uid, version)
+            if wanted.pod is not None:
+                pod = about_pod(wanted.pod)
+                note = f"Karpenter is kept off node {node.metadata.name} for this pod{until}: {wanted.message}"
+                publish(self.recorder, pod, EventReason.HELD, note, pod.uid, version)
         elif action is MarkAction.RELEASE:
             note = f"Karpenter may disrupt this node again{_until(node)}"
-            publish(self.recorder, about, EventReason.RELEASED, note, about.uid, node.metadata.resource_version)
+            publish(self.recorder, about, EventReason.RELEASED, note, about.uid, version)
 
 
 _DONE: Final = {
@@ -174,7 +186,7 @@ def _until(node: objects.Node) -> str:
 
 
 class NodeHolds(HoldWriter):
-    """Holds nodes."""
+    """The controller that holds nodes."""
 
     name = "beside.holds"
     workers = 5
@@ -217,7 +229,7 @@ class NodeHolds(HoldWriter):
 
 
 class HoldReleases(HoldWriter):
-    """Releases nodes, once no node waits to be held."""
+    """The controller that releases nodes, once no node waits to be held."""
 
     name = "beside.releases"
     workers = 1  # it waits in its place, and does not judge all nodes anew meanwhile

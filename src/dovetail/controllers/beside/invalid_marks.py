@@ -1,4 +1,5 @@
-"""Reports annotations of guard and drive that cannot be read. They are never acted upon (R32, R48)."""
+"""Reports annotations of guard and drive that cannot be read, which are never acted upon (R32, R48), and holds of pods
+that nobody removes."""
 
 import logging
 from collections.abc import Mapping
@@ -11,9 +12,10 @@ from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import about_claim, about_node, about_pod, about_pool, warn
 from dovetail.model.finding import Severity
 from dovetail.model.pod_records import PodRecord
+from dovetail.rules.protection import own_hold
 from dovetail.runtime.events import ObjectReference
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.views.findings.beside import mark_findings
+from dovetail.views.findings.beside import LEFT_AFTER, left_holds, mark_findings
 from dovetail.views.findings.subject import Subject
 
 log = logging.getLogger(__name__)
@@ -50,15 +52,19 @@ class InvalidMarks(KeyedController[MarkedObject]):
             self._told.pop(key, None)
             return Done()
         about, annotations = marked
-        for finding in mark_findings(Subject(0, "", *key), annotations):
+        subject, now = Subject(0, "", *key), self.clock.now()
+        for finding in (*mark_findings(subject, annotations), *left_holds(subject, annotations, now)):
             messages = self._told.setdefault(key, set())
             if finding.severity is not Severity.WARNING or str(finding.message) in messages:
                 continue
             messages.add(str(finding.message))
             note = f"{finding.field}: {finding.message}; {finding.remedy}"
-            warn(self.recorder, about, EventReason.INVALID_MARK, note, about.uid, str(finding.message))
+            warn(self.recorder, about, EventReason(finding.rule), note, about.uid, str(finding.message))
             log.warning("bad mark", extra={key.kind: about.name, "problem": note})
-        return Done()
+        hold = own_hold(annotations)
+        if hold is None or hold.until <= now - LEFT_AFTER:
+            return Done()
+        return Done((hold.until - now + LEFT_AFTER).total_seconds())
 
     def _find(self, key: MarkedObject) -> tuple[ObjectReference, Mapping[str, str]] | None:
         """The object and its annotations, if it still exists."""

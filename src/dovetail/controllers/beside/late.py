@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.api.names import ConditionType, EventReason, Reason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
@@ -29,7 +29,8 @@ _GRACEFUL: Final = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED, Reason.DRIFTED
 
 
 class LateNodes(KeyedController[str]):
-    """Keys are names of NodeClaims. A claim counts once while Karpenter's command lasts, each of its pods is told."""
+    """The counter of late nodes. Keys are names of NodeClaims. A claim counts once while Karpenter's
+    command lasts; each of its pods gets an event."""
 
     name = "beside.late"
 
@@ -61,12 +62,12 @@ class LateNodes(KeyedController[str]):
         """By a graceful command. Expiry and interruption ask no pod, and Karpenter gives no reason for them."""
         record, reason = claim_record(claim), ConditionType.DISRUPTION_REASON
         graceful = record.is_true(reason) and record.conditions[reason].reason in _GRACEFUL
-        return graceful and self._scope.has_pool(claim.metadata.labels.get(names.NODEPOOL_LABEL, ""))
+        return graceful and self._scope.has_pool(claim.metadata.pool)
 
     def _tell(self, claim: objects.NodeClaim, pod: PodRecord, now: datetime) -> None:
         name = claim.metadata.name
         if name not in self._late:
-            self._metrics.late.labels(claim.metadata.labels.get(names.NODEPOOL_LABEL, "")).inc()
+            self._metrics.late.labels(claim.metadata.pool).inc()
         uids = self._late.setdefault(name, set())
         if pod.uid in uids:
             return

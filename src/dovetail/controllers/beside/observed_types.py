@@ -10,7 +10,7 @@ from dovetail.state.store import Change, values_of
 
 
 class ObservedTypes:
-    """`known`: the types of a file. Create it before changes are applied."""
+    """The instance types of drive. `known`: the types of a file. Create it before changes are applied."""
 
     def __init__(self, cluster: WatchedCluster, known: Sequence[InstanceType] | None = None) -> None:
         self._cluster = cluster

@@ -34,7 +34,7 @@ _STARTED: Final = PODS.read_as(_StartedPod)
 
 
 class PodHolds(KeyedController[Key]):
-    """Keys are pods. `durations`: whether Karpenter reads them now."""
+    """The controller of holds on pods. Keys are pods. `durations`: whether Karpenter reads them now."""
 
     name = "beside.pod-holds"
     workers = 5
@@ -66,6 +66,8 @@ class PodHolds(KeyedController[Key]):
             return Done()
         pod, now, durations = stored.value, self.clock.now(), self._durations()
         node = self._cluster.nodes.value(pod.node_name)
+        if node is not None and self._scope.is_unsure(node):
+            return Done()
         in_scope = node is not None and self._scope.has(node)
         change = pod_hold_change(pod, now, in_scope=in_scope, durations=durations)
         due = Done(seconds_until(change.due_at, now))

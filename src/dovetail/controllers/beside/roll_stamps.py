@@ -11,7 +11,8 @@ from dovetail.api.objects import is_true
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import ClaimController
 from dovetail.controllers.base.writing import about_claim, publish, write_metadata
-from dovetail.model.beside import asked_roll
+from dovetail.model.beside import asked_roll, stamp_at
+from dovetail.model.node_records import claim_record
 from dovetail.observe.beside_metrics import BesideMetrics
 from dovetail.planning.rolling import has_begun
 from dovetail.runtime.work_queue import Done, Outcome
@@ -28,13 +29,13 @@ class RollStamps(ClaimController):
 
     async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
         annotations = claim.metadata.annotations
-        roll, hash_ = asked_roll(annotations.get(names.ROLLED)), annotations.get(names.NODEPOOL_HASH)
-        if roll is None or hash_ is None or hash_.startswith(names.STAMP_PREFIX):
+        roll, record = asked_roll(annotations.get(names.ROLLED)), claim_record(claim)
+        if roll is None or not record.hashed or record.stamped:
             return Done()
         if has_begun(claim) or not is_true(claim, ConditionType.INITIALIZED):
             return Done()
-        stamp = f"{names.STAMP_PREFIX}{int(roll.at.timestamp())}"
-        written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: hash_}
+        stamp = stamp_at(roll.at)
+        written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: annotations[names.NODEPOOL_HASH]}
         await write_metadata(self.api, self.cluster, claim, {"annotations": written})
         self._metrics.stamped.labels(roll.why).inc()
         about = about_claim(claim)

@@ -1,9 +1,9 @@
 """The Nodes that guard and drive may write to (10 §I.2)."""
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.beside.driven_cluster import DrivenCluster
-from dovetail.model.beside import OFF
+from dovetail.model.beside import is_opted_out
 from dovetail.state.store import Index
 from dovetail.values.selector import Selector
 
@@ -14,17 +14,22 @@ class BesideScope:
     def __init__(self, cluster: WatchedCluster, selector: Selector = Selector()) -> None:  # noqa: B008  frozen
         self._pools = cluster.pools
         self._selector = selector
-        self._nodes_in = Index(cluster.nodes, pool_of)
+        self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.pool)
 
     def has_pool(self, name: str) -> bool:
         pool = self._pools.value(name) if name else None
         return pool is not None and self.takes(pool)
 
     def takes(self, pool: objects.NodePool) -> bool:
-        return pool.metadata.annotations.get(names.BESIDE) != OFF and self._selector.matches(pool.metadata.labels)
+        return not is_opted_out(pool) and self._selector.matches(pool.metadata.labels)
 
     def has(self, node: objects.Node) -> bool:
-        return self.has_pool(pool_of(node))
+        return self.has_pool(node.metadata.pool)
+
+    def is_unsure(self, node: objects.Node) -> bool:
+        """Whether its NodePool may be one that cannot be read. Holds then stay as they are."""
+        pool = node.metadata.pool
+        return bool(pool) and self._pools.value(pool) is None and self._pools.undecodable > 0
 
     def nodes_in(self, pool: str) -> list[objects.Node]:
         """The Nodes of the NodePool, whether or not the pool is in the scope."""
@@ -44,7 +49,3 @@ class DriveScope(BesideScope):
 
     def takes(self, pool: objects.NodePool) -> bool:
         return self._cluster.drives(pool)
-
-
-def pool_of(node: objects.Node) -> str:
-    return node.metadata.labels.get(names.NODEPOOL_LABEL, "")

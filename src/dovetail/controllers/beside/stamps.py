@@ -1,11 +1,11 @@
 """Marks NodeClaims as drifted, so that Karpenter replaces them gracefully, and takes the mark back (10 §I.3).
 
 The mark is a hash of the NodePool that no pool has. The hash that it replaces is kept beside it. The first mark is a
-test: if Karpenter does not answer it, it is taken back, and no other is made.
+test: if Karpenter does not answer it, it is taken back, and no other is made until Karpenter was away and is back.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -16,8 +16,7 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
 from dovetail.controllers.base.writing import about_claim, publish, warn, write_metadata
 from dovetail.controllers.beside.holds import NodeHolding
-from dovetail.controllers.beside.scope import pool_of
-from dovetail.model.beside import Roll, RollCause, at_second, read_roll, written_mark
+from dovetail.model.beside import Roll, RollCause, at_second, is_stamped, read_roll, stamp_at, written_mark
 from dovetail.model.pod_records import PodRecord
 from dovetail.model.pool_records import pool_record
 from dovetail.model.rule_settings import BudgetSemantics
@@ -46,7 +45,7 @@ class _StampTest(NamedTuple):
 
 
 class ClaimStamps(KeyedController[str]):
-    """Keys are names of NodePools."""
+    """The controller of stamps. Keys are names of NodePools."""
 
     name = "beside.stamps"
     workers = 1
@@ -56,6 +55,7 @@ class ClaimStamps(KeyedController[str]):
         cluster: WatchedCluster,
         holding: NodeHolding,
         metrics: BesideMetrics,
+        karpenter_runs: Callable[[], bool],
         reading: BudgetSemantics = BudgetSemantics.SEED,
     ) -> None:
         super().__init__()
@@ -63,19 +63,27 @@ class ClaimStamps(KeyedController[str]):
         self._holding = holding
         self._scope = holding.scope
         self._metrics = metrics
+        self._karpenter_runs = karpenter_runs
         self._reading = reading
         self._test: _StampTest | None = None
         self._answered: bool | None = None  # whether Karpenter acts on marks; None: not known yet
-        self._marked = Index(cluster.claims, lambda claim: _pool_of(claim) if _has_marks(claim) else "")
+        self._marked = Index(cluster.claims, lambda claim: claim.metadata.pool if _has_marks(claim) else "")
         after = _TOGETHER_SECONDS
         self.own(cluster.pools, own_name)
-        self.follow(cluster.claims, lambda claim: filter(None, (_pool_of(claim),)), after_seconds=after)
-        self.follow(cluster.nodes, lambda node: filter(None, (pool_of(node),)), after_seconds=after)
+        self.follow(cluster.claims, lambda claim: filter(None, (claim.metadata.pool,)), after_seconds=after)
+        self.follow(cluster.nodes, lambda node: filter(None, (node.metadata.pool,)), after_seconds=after)
         self.follow(cluster.pods, self._pool_of_pod, after_seconds=after)
+
+    def look_again(self) -> None:
+        """Karpenter has come or gone. One that has come may answer."""
+        if self._answered is False and self._karpenter_runs():
+            self._answered = None
+        for pool in self._cluster.pools.values():
+            self.add(pool.metadata.name)
 
     def _pool_of_pod(self, pod: PodRecord) -> Iterator[str]:
         if may_be_protected(pod) and (node := self._cluster.nodes.value(pod.node_name)) is not None:
-            yield from filter(None, (pool_of(node),))
+            yield from filter(None, (node.metadata.pool,))
 
     async def reconcile(self, key: str) -> Outcome:
         pool, now = self._cluster.pools.value(key), self.clock.now()
@@ -112,13 +120,15 @@ class ClaimStamps(KeyedController[str]):
     # -- the first mark ------------------------------------------------------------------------------------------------
 
     def _may_stamp(self) -> bool:
-        return self._answered is True or (self._answered is None and self._test is None)
+        if self._answered is None:
+            return self._test is None and self._karpenter_runs()
+        return self._answered
 
     def _look_at_test(self, members: list[ManagedNode]) -> None:
         """Karpenter has answered if any claim that is marked has drifted or is being replaced."""
         for member in members:
             claim = member.claim
-            if claim is None or not _is_stamped(claim):
+            if claim is None or not is_stamped(claim.metadata.annotations):
                 continue
             if is_true(claim, ConditionType.DRIFTED) or not is_pending(member.record):
                 self._answered, self._test = True, None
@@ -136,7 +146,7 @@ class ClaimStamps(KeyedController[str]):
             if test is not None and self._cluster.claims.value(test.claim) is None:
                 self._test = None  # it is gone for another reason
             return
-        if not _is_stamped(claim):
+        if not is_stamped(claim.metadata.annotations):
             self._test = None
         elif self.clock.monotonic() >= test.until:
             self._answered, self._test = False, None
@@ -147,9 +157,8 @@ class ClaimStamps(KeyedController[str]):
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def _stamp(self, claim: objects.NodeClaim, order: StampOrder, now: datetime) -> None:
-        stamp = f"{names.STAMP_PREFIX}{int(now.timestamp())}"
-        before = claim.metadata.annotations.get(names.NODEPOOL_HASH, "")
-        written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: before}
+        stamp = stamp_at(now)
+        written = {names.NODEPOOL_HASH: stamp, names.HASH_BEFORE: claim.metadata.annotations[names.NODEPOOL_HASH]}
         if order.why is RollCause.EXPIRED:
             written[names.ROLLED] = written_mark(Roll(why=order.why, at=at_second(now)))
         if self._answered is None:
@@ -176,7 +185,7 @@ class ClaimStamps(KeyedController[str]):
         before = annotations.get(names.HASH_BEFORE)
         if before is None or before != pool.metadata.annotations.get(names.NODEPOOL_HASH):
             return
-        back: dict[str, str | None] = {names.NODEPOOL_HASH: before or None, names.HASH_BEFORE: None}
+        back: dict[str, str | None] = {names.NODEPOOL_HASH: before, names.HASH_BEFORE: None}
         roll = annotations.get(names.ROLLED)
         if roll is not None and _is_expired_roll(claim):
             back[names.ROLLED] = None
@@ -201,15 +210,7 @@ def _pending(members: list[ManagedNode]) -> Iterator[objects.NodeClaim]:
 
 
 def _has_marks(claim: objects.NodeClaim) -> bool:
-    return any(key in claim.metadata.annotations for key in _MARKS) or _is_stamped(claim)
-
-
-def _is_stamped(claim: objects.NodeClaim) -> bool:
-    return claim.metadata.annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX)
-
-
-def _pool_of(claim: objects.NodeClaim) -> str:
-    return claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
+    return any(key in claim.metadata.annotations for key in _MARKS) or is_stamped(claim.metadata.annotations)
 
 
 def _sooner(*seconds: float | None) -> float | None:

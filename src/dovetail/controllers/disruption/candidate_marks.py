@@ -20,7 +20,7 @@ RATE: Final = Rate(per_second=10, burst=20)
 
 
 class CandidateMarks(KeyedController[str]):
-    """Keys are names of Nodes."""
+    """The controller of candidate taints. Keys are names of Nodes."""
 
     name = "disruption.marks"
     workers = 1

@@ -100,7 +100,7 @@ class _PoolBackoff(msgspec.Struct, frozen=True):
 
 
 class DisruptionCommands(KeyedController[str]):
-    """Keys are ids of commands."""
+    """The controller of commands. Keys are ids of commands."""
 
     name = "disruption.queue"
     workers = 100
@@ -130,6 +130,8 @@ class DisruptionCommands(KeyedController[str]):
         self._given_up: dict[str, CommandFailed] = {}  # a failed command is rolled back even if it could succeed now
         self._awaited: dict[str, str] = {}  # command ids, by replacement
         self._backoffs: dict[str, _PoolBackoff] = {}  # by pool
+        self._one_by_one = asyncio.Lock()
+        self._let_go: set[str] = set()  # names of claims that have had their last look
         # Which claims are managed may follow from NodePools, which may be read after the claims.
         self._recorded = Index(cluster.claims, _recorded_id)
         self._uninitialized = Index(cluster.claims, uninitialized_replacement_of)
@@ -328,22 +330,42 @@ class DisruptionCommands(KeyedController[str]):
         now = self.clock.now()
         if blocked := list(filter(None, (self._recheck.why_not(claim, record.reason, over, now) for claim in members))):
             raise CommandFailed(blocked[0], replacement=False)
-        lost = (
-            await self._recheck.landing.why_not(members, record.waves, now)
-            if record.method in self._execution.lands_again
-            else None
-        )
-        if lost is not None:
-            if self._execution.shares_room and now < record.deadline:
-                return Done(ROOM_SECONDS)
-            raise CommandFailed(lost, unneeded=True)
         if (halted := self._recheck.halted()) is not None:
             if now < record.deadline:
                 return Done(ROOM_SECONDS)
             raise CommandFailed(halted, replacement=False)
+        async with self._one_by_one:  # each look counts on what the one before has let go
+            lost = await self._why_no_room(record, members, now)
+            if lost is None:
+                there = {name for name in self._let_go if self._cluster.claims.value(name) is not None}
+                self._let_go = there.union(claim.metadata.name for claim in members)
+        if lost is not None:
+            if self._execution.shares_room and now < record.deadline:
+                return Done(ROOM_SECONDS)
+            raise CommandFailed(lost, unneeded=True)
         await _all([self._delete(claim, record) for claim in members])
         self._succeeded(record, members)
         return Done()
+
+    async def _why_no_room(
+        self, record: CommandRecord, members: Sequence[objects.NodeClaim], now: datetime
+    ) -> str | None:
+        """Why the pods would find no room now, where that is asked again.
+
+        Consolidation commands were planned together. Others do not know of each other: were each to leave room for all,
+        none could go first.
+        """
+        if record.method not in self._execution.lands_again:
+            return None
+        staying = [] if record.method in CONSOLIDATING else self._not_let_go(record)
+        return await self._recheck.landing.why_not(members, record.waves, now, staying)
+
+    def _not_let_go(self, record: CommandRecord) -> list[objects.NodeClaim]:
+        """The claims of other commands whose drain has not begun."""
+        others = (claim for claim in self._recorded.values() if self._id_on(claim) not in ("", record.id))
+        return [
+            claim for claim in others if claim.metadata.name not in self._let_go and not is_going(self._cluster, claim)
+        ]
 
     def _leaving_nodes(self) -> frozenset[str]:
         """The Nodes of all claims in commands."""
@@ -449,6 +471,7 @@ class DisruptionCommands(KeyedController[str]):
             warn(self.recorder, about, EventReason.REPLACEMENT_FAILED, note, about.uid, str(failures))
 
     async def _restore(self, claim: objects.NodeClaim, record: CommandRecord, why: str) -> None:
+        self._let_go.discard(claim.metadata.name)
         self._state.unmark(claim.metadata.name)  # the objects show it, until the marks are gone
         await lift_marks(self.api, self._cluster, claim, self.clock.now(), self._execution)
         note = f"Its disruption ({record.reason}) was given up, and it stays: {why}"
@@ -482,10 +505,10 @@ class DisruptionCommands(KeyedController[str]):
         until = self.clock.now() + NOMINATED_FOR
         for pod in (pod for candidate in begun.command.candidates for pod in candidate.pods):
             claim, node = begun.landing.get(pod.uid, ""), ""
-            where = begun.command.landing.get(pod.uid, "")
-            if not claim and where.startswith("node/"):
-                self._state.nominate(where.removeprefix("node/"), until)
-                place = self._state.place(where.removeprefix("node/"))
+            where = begun.command.landing.get(pod.uid)
+            if not claim and where is not None and where.node:
+                self._state.nominate(where.node, until)
+                place = self._state.place(where.node)
                 if place is not None:
                     claim, node = "" if place.claim is None else place.claim.metadata.name, place.pods_are_on
             if claim or node:

@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -52,7 +53,7 @@ class PastDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ValidationBatch(NamedTuple):
-    """The commands of one pass that wait for their validation."""
+    """Commands that are validated together."""
 
     due: datetime
     commands: tuple[Command, ...]
@@ -245,12 +246,20 @@ class DisruptionController(PassController):
         seconds = 0.0 if began_at is None else clock.monotonic() - began_at
         self._reporter.pass_finished(context, outcome, seconds)
         if decision.commands and decision.validated_first:
-            due = clock.now() + timedelta(seconds=self._timings.validation_seconds)
-            self._waiting.append(_ValidationBatch(due, decision.commands))
+            self._validate_when_quiet(clock.now(), decision.commands, outcome.changed_at)
         elif decision.commands:
             await self._start(context, assessment, decision.commands)
         elif not decision.complete:
             self._schedule(clock.now(), self._timings.disruption_longest_seconds)
+
+    def _validate_when_quiet(self, now: datetime, commands: Sequence[Command], changed_at: Sequence[datetime]) -> None:
+        """Each command is due when nothing that it reads has changed for `validation_seconds`, at the earliest now."""
+        quiet = timedelta(seconds=self._timings.validation_seconds)
+        due: dict[datetime, list[Command]] = {}
+        for command, last in zip(commands, changed_at, strict=True):
+            due.setdefault(max(now, last + quiet), []).append(command)
+        batches = (_ValidationBatch(at, tuple(together)) for at, together in due.items())
+        self._waiting = deque(sorted((*self._waiting, *batches), key=attrgetter("due")))
 
     async def _validate(self, context: Context, inputs: DisruptionInputs, commands: tuple[Command, ...]) -> None:
         outcome = await self._compute.run(self._planner.validate, inputs, self._rules, commands)

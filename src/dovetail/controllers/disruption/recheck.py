@@ -36,13 +36,22 @@ class LandingCheck:
         self._planner = planner
         self._compute = compute
 
-    async def why_not(self, claims: Iterable[objects.NodeClaim], waves: Waves, now: datetime) -> str | None:
-        """Why the nodes must not be drained now; None: all pods find room."""
+    async def why_not(
+        self,
+        claims: Iterable[objects.NodeClaim],
+        waves: Waves,
+        now: datetime,
+        staying: Iterable[objects.NodeClaim] = (),
+    ) -> str | None:
+        """Why the nodes must not be drained now; None: all pods find room. `staying`: claims that wait for it, too."""
         await self._cluster.settled()
-        nodes = [node for claim in claims for node in self._cluster.node_names(claim)]
-        pods = frozenset(pod.uid for node in nodes for pod in self._cluster.pods_on[node])
-        pod = await self._compute.run(self._planner.without_room, self._state.snapshot(now), pods, waves)
+        snapshot, rest = self._state.snapshot(now), self._pods_of(staying)
+        pod = await self._compute.run(self._planner.without_room, snapshot, self._pods_of(claims), rest, waves)
         return None if pod is None else f"{pod.ref}: it would find no room once the others have landed"
+
+    def _pods_of(self, claims: Iterable[objects.NodeClaim]) -> frozenset[str]:
+        nodes = [node for claim in claims for node in self._cluster.node_names(claim)]
+        return frozenset(pod.uid for node in nodes for pod in self._cluster.pods_on[node])
 
 
 class Recheck:

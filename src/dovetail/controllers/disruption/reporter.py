@@ -181,7 +181,7 @@ def described(command: Command) -> dict[str, object]:
             for claim in command.replacements
         ],
         "savings": None if command.savings is None else price_text(command.savings),
-        "landing": dict(command.landing),
+        "landing": {uid: str(where) for uid, where in command.landing.items()},
         "budgets": {
             pool: {"limit": used.limit, "allowed": used.allowed, "takes": used.takes}
             for pool, used in command.budgets.items()

@@ -29,7 +29,7 @@ AFTER_SECONDS: Final = 5.0
 
 
 class DisruptionStrays(KeyedController[str]):
-    """Keys are names of claims."""
+    """The controller of marks that belong to no command. Keys are names of claims."""
 
     name = "disruption.strays"
 
@@ -74,7 +74,7 @@ class DisruptionStrays(KeyedController[str]):
 
 
 class FailedReplacements(KeyedController[str]):
-    """Keys are names of claims.
+    """The controller of replacements that never became ready. Keys are names of claims.
 
     A registered replacement of a failed command may still start, and is then ordinary capacity (R23).
     If it has not started when the next attempt is due, it is deleted, unless pods run on it.

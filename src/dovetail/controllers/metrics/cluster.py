@@ -55,9 +55,10 @@ class _MetricsInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ClusterMetrics(Collector):
-    """Register it on a registry. Create it before the reflectors run. `leads`: whether this replica is the leader.
+    """The gauges. Register them on a registry, and create them before the reflectors run.
 
-    Inputs are copied on the event loop at the scrape; the metrics are computed while the text is rendered.
+    `leads`: whether this replica is the leader. Inputs are copied on the event loop at the scrape; the metrics are
+    computed while the text is rendered.
     """
 
     def __init__(

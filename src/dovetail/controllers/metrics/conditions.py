@@ -162,7 +162,7 @@ def _count_end(targets: Sequence[tuple[_ConditionCounts, list[str]]], meta: obje
 
 
 class StatusMetrics:
-    """Create it before the reflectors run."""
+    """The metrics of all kinds. Create them before the reflectors run."""
 
     def __init__(self, cluster: WatchedCluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
         extra = (names.NODEPOOL_LABEL, cluster.node_class_label)

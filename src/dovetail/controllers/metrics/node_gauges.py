@@ -59,7 +59,7 @@ class _PodLines(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class NodeGauges:
-    """Used by one thread at a time."""
+    """The gauges of all Nodes, used by one thread at a time."""
 
     def __init__(self) -> None:
         self._sums = PodSums()

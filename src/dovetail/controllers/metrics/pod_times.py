@@ -17,7 +17,7 @@ from dovetail.state.store import Change, Updated
 
 
 class PodTimes:
-    """Create it before the reflectors run."""
+    """The histograms of these times. Create it before the reflectors run."""
 
     def __init__(self, cluster: WatchedCluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
         self._clock = clock

@@ -18,7 +18,7 @@ REFRESH_SECONDS: Final = 3600.0
 
 
 class PoolCosts(KeyedController[str]):
-    """Keys are names of NodePools, because each may have other machines and prices."""
+    """The controller of cost metrics. Keys are names of NodePools, because each may have other machines and prices."""
 
     name = "state.pricing"
 

@@ -41,7 +41,7 @@ class _ObservedFault(msgspec.Struct, frozen=True):
 
 
 class NodeHealth(KeyedController[str]):
-    """Keys are names of Nodes."""
+    """The controller of node repair. Keys are names of Nodes."""
 
     name = "node.health"
 
@@ -92,11 +92,10 @@ class NodeHealth(KeyedController[str]):
         claim = await write_reason(self.api, self._cluster, claim, Reason.UNHEALTHY, now)
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.UNHEALTHY.lower(), why=why)
         publish_disrupted(self.recorder, self._cluster, claim, Reason.UNHEALTHY, why)
-        labels = claim.metadata.labels
         self._metrics.nodeclaims_unhealthy_disrupted.labels(
             snake_case(ill.condition),
-            labels.get(names.NODEPOOL_LABEL, ""),
-            labels.get(names.CAPACITY_TYPE_LABEL, ""),
+            claim.metadata.pool,
+            claim.metadata.labels.get(names.CAPACITY_TYPE_LABEL, ""),
             claim.status.image_id,
         ).inc()
         return Done()
@@ -122,9 +121,9 @@ class NodeHealth(KeyedController[str]):
 
     def _peers(self, node: objects.Node) -> list[objects.Node]:
         """The nodes of the same pool. For a node without a pool: all nodes of ours."""
-        pool = node.metadata.labels.get(names.NODEPOOL_LABEL)
+        pool = node.metadata.pool
         return [
             peer
             for peer in self._cluster.nodes.values()
-            if self._cluster.manages_node(peer) and (not pool or peer.metadata.labels.get(names.NODEPOOL_LABEL) == pool)
+            if self._cluster.manages_node(peer) and (not pool or peer.metadata.pool == pool)
         ]

@@ -26,7 +26,7 @@ class _InterruptionNotice(msgspec.Struct, frozen=True):
 
 
 class Interruptions(KeyedController[str]):
-    """Keys are provider IDs of machines with a notice."""
+    """The controller of interruptions. Keys are provider IDs of machines with a notice."""
 
     name = "node.interruption"
 

@@ -57,7 +57,7 @@ VOLUMES_NAMED: Final = 5
 
 
 class Termination(KeyedController[str]):
-    """Keys are names of Nodes."""
+    """The controller of Nodes that are being deleted. Keys are names of Nodes."""
 
     name = "node.termination"
     workers = 100
@@ -153,7 +153,7 @@ class Termination(KeyedController[str]):
         if claim is not None and conditions is not None and claim.metadata.deletion_timestamp is not None:
             await write_status(self.api, self._cluster, claim, conditions)
             if conditions.is_true(ConditionType.DRAINED) and not drained_before:
-                self._metrics.nodes_drained.labels(_pool(node)).inc()
+                self._metrics.nodes_drained.labels(node.metadata.pool).inc()
         if outcome is not None:
             return outcome
         await self._finish(node)
@@ -309,7 +309,7 @@ class Termination(KeyedController[str]):
     async def _finish(self, node: objects.Node) -> None:
         if not await remove_termination_finalizer(self.api, self._cluster, node):
             return  # it was counted before (04 §8.7)
-        now, pool = self.clock.now(), _pool(node)
+        now, pool = self.clock.now(), node.metadata.pool
         self._metrics.nodes_terminated.labels(pool, node.metadata.labels.get(names.ZONE_LABEL, "")).inc()
         if node.metadata.deletion_timestamp is not None:
             elapsed = max(0.0, (now - node.metadata.deletion_timestamp).total_seconds())
@@ -322,7 +322,3 @@ class Termination(KeyedController[str]):
 
 def _unanswered(error: CloudError) -> Outcome:
     return retried(error, "the cloud did not answer")
-
-
-def _pool(node: objects.Node) -> str:
-    return node.metadata.labels.get(names.NODEPOOL_LABEL, "")

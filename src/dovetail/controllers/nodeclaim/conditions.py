@@ -4,7 +4,7 @@ They reconcile a claim when it changes and when its NodePool is edited. Changes 
 changes every few seconds while nodes come and go.
 """
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import ClaimController
 from dovetail.runtime.work_queue import Done, Outcome
@@ -26,7 +26,7 @@ class ClaimConditions(ClaimController):
         return await super().reconcile(key)
 
     def pool_of(self, claim: objects.NodeClaim) -> objects.NodePool | None:
-        return self.cluster.pools.value(claim.metadata.labels.get(names.NODEPOOL_LABEL, ""))
+        return self.cluster.pools.value(claim.metadata.pool)
 
     def _pool_changed(self, change: Change[objects.NodePool]) -> None:
         versions = values_of(change)

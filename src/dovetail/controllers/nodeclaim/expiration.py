@@ -21,7 +21,7 @@ from dovetail.values.timestamp import spoken_time
 
 
 class GracefulExpiration(ClaimConditions):
-    """Sets the condition only."""
+    """The controller of the condition Expired."""
 
     name = "nodeclaim.graceful_expiration"
 
@@ -49,7 +49,7 @@ class GracefulExpiration(ClaimConditions):
 
 
 class Expiration(GracefulExpiration):
-    """Does both."""
+    """The controller of the condition, and of `expireAfter`."""
 
     name = "nodeclaim.expiration"
 

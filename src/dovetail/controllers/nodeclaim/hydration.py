@@ -28,7 +28,7 @@ class ClaimHydration(ClaimController):
 
 
 class NodeHydration(KeyedController[str]):
-    """Keys are names of Nodes."""
+    """The same controller for Nodes. Keys are their names."""
 
     name = "node.hydration"
 

@@ -14,7 +14,7 @@ T = TypeVar("T", objects.NodeClaim, objects.NodePool)
 
 
 class Transitions:
-    """Ignores conditions that did not exist before: new objects need no events."""
+    """The publisher of these events. It ignores conditions that did not exist before: new objects need no events."""
 
     name = "status.transitions"
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, own_name
 from dovetail.planning.conditions import Conditions
@@ -30,7 +30,7 @@ class PoolController(KeyedController[str]):
     def _pools_of_node(self, node: objects.Node) -> set[str]:
         """By its claims as well, because a Node has its labels only once it is registered."""
         names_ = {name for claim in self.cluster.claims_of(node) for name in pools_of_claim(claim)}
-        return names_.union(filter(None, [node.metadata.labels.get(names.NODEPOOL_LABEL)]))
+        return names_.union(filter(None, [node.metadata.pool]))
 
     async def reconcile(self, key: str) -> Outcome:
         pool = self.cluster.pools.get_consistent(key)
@@ -66,5 +66,5 @@ class PoolController(KeyedController[str]):
 
 
 def pools_of_claim(claim: objects.NodeClaim) -> list[str]:
-    pool = claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
+    pool = claim.metadata.pool
     return [pool] if pool else []

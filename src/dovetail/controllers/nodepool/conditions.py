@@ -18,7 +18,7 @@ MESSAGE_BYTES_AT_MOST: Final = 32_768  # the limit of the API server for a condi
 
 
 class NodePoolValidation(PoolController):
-    """Writes ValidationSucceeded: what is wrong beyond what the API server checks (01 §4.2)."""
+    """The controller of ValidationSucceeded: what is wrong beyond what the API server checks (01 §4.2)."""
 
     name = "nodepool.validation"
 
@@ -38,7 +38,7 @@ class NodePoolValidation(PoolController):
 
 
 class NodePoolReadiness(PoolController):
-    """Writes NodeClassReady (01 §5.1)."""
+    """The controller of NodeClassReady (01 §5.1)."""
 
     name = "nodepool.readiness"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.nodepool.usage import usage
@@ -20,7 +20,7 @@ class NodePoolCounter(PoolController):
 
     def __init__(self, cluster: WatchedCluster, timings: Timings) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
-        self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.labels.get(names.NODEPOOL_LABEL, ""))
+        self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.pool)
         self.follow_nodes(after_seconds=timings.pool_counter_seconds)
 
     async def reconcile_pool(self, pool: objects.NodePool) -> Outcome:

@@ -53,4 +53,4 @@ def _pool_of_other_version(claim: objects.NodeClaim) -> list[str]:
     """The pool that may wait for this claim to be migrated."""
     if claim.metadata.annotations.get(names.NODEPOOL_HASH_VERSION) == names.HASH_VERSION:
         return []
-    return [claim.metadata.labels.get(names.NODEPOOL_LABEL, "")]
+    return [claim.metadata.pool]

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.conditions import Conditions
@@ -40,7 +40,7 @@ class RegistrationHealth(PoolController):
         self._note(claim, attempt(claim, registered=False))
 
     def _note(self, claim: objects.NodeClaim, what: RegistrationAttempt) -> None:
-        if pool := claim.metadata.labels.get(names.NODEPOOL_LABEL):
+        if pool := claim.metadata.pool:
             self._waiting[pool] = [*self._waiting.get(pool, ()), what][-WAITING_AT_MOST:]
             self.add(pool)
 

@@ -48,7 +48,7 @@ JITTER: Final = 0.2
 
 
 class Evictions(KeyedController[PodKey]):
-    """Keys are the pods that drains remove."""
+    """The controller of evictions. Keys are the pods that drains remove."""
 
     name = "eviction-queue"
     workers = 100
@@ -369,7 +369,5 @@ def _reason(claim: objects.NodeClaim | None) -> str:
     """The reason for events and metrics (03 §5.3)."""
     if claim is None:
         return ""
-    conditions = (
-        condition for condition in claim.status.conditions if condition.type == ConditionType.DISRUPTION_REASON
-    )
-    return next((condition.reason for condition in conditions if condition.status == "True"), FORCEFUL)
+    condition = objects.condition_in(claim.status.conditions, ConditionType.DISRUPTION_REASON)
+    return condition.reason if condition is not None and condition.status == "True" else FORCEFUL

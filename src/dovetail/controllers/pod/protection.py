@@ -23,7 +23,7 @@ PodName: TypeAlias = tuple[str, str]
 
 
 class ProtectionEvents(KeyedController[PodName]):
-    """Keys are pods that may be protected."""
+    """The controller of these events. Keys are pods that may be protected."""
 
     name = "pod.protection"
 

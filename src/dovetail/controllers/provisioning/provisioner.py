@@ -246,7 +246,7 @@ class Provisioner(PassController):
         logged_at = self._unsynced_logged_at or self._unsynced_since + UNSYNCED - UNSYNCED_AGAIN
         if now - logged_at >= UNSYNCED_AGAIN:
             self._unsynced_logged_at = now
-            log.error("no nodes are planned since %s: %s", spoken_time(self._unsynced_since), why)
+            log.error("no nodes have been planned since %s: %s", spoken_time(self._unsynced_since), why)
         return True
 
     def _has_one_coming(self, pod: PodInfo) -> bool:

@@ -32,17 +32,13 @@ class HoldDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a node is to be held.
 
     `until`: before this instant time alone does not change it; None: it never does. `blocker` is the verdict of the
-    rule and the pod that keep it longest.
+    rule that keeps it longest, and `pod` the pod.
     """
 
     held: bool
     until: datetime | None = None
     blocker: Verdict | None = None
-
-    @property
-    def why(self) -> str:
-        """The rule and the pod."""
-        return "" if self.blocker is None else f"{self.blocker.rule} {self.blocker.object}"
+    pod: PodRecord | None = None
 
 
 def hold_decision(pods: Iterable[PodRecord], now: datetime, lead: timedelta) -> HoldDecision:
@@ -59,6 +55,7 @@ def hold_decision(pods: Iterable[PodRecord], now: datetime, lead: timedelta) -> 
         held=True,
         until=None if longest.until is None else _released_at([instants for _, instants in free], longest.until, lead),
         blocker=next(verdict for verdict in protection(pod, blocked_at) if not verdict.allowed),
+        pod=pod,
     )
 
 

@@ -21,8 +21,6 @@ from dovetail.rules.deadlines import gracefully_expires_at
 from dovetail.rules.protection import node_do_not_disrupt
 from dovetail.rules.states import IN_DISRUPTION, NodeState, state_of
 
-_REASONS = {RollCause.EXPIRED: Reason.EXPIRED, RollCause.ASKED: Reason.DRIFTED}
-
 
 class GuardedNode(msgspec.Struct, frozen=True):
     """A node of a NodePool, and whether guard wants to hold it now."""
@@ -104,6 +102,8 @@ def _is_candidate(each: GuardedNode, now: datetime) -> bool:
     member = each.member
     claim, node = member.claim, member.node
     if claim is None or node is None or each.held or claim.stamped or claim.is_true(ConditionType.DRIFTED):
+        return False
+    if not claim.hashed:  # somebody else has made it, and Karpenter would not find it drifted
         return False
     if not claim.is_true(ConditionType.INITIALIZED) or _has_begun(member):
         return False

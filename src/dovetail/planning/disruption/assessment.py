@@ -27,6 +27,7 @@ from dovetail.planning.disruption.landing import Waves, still_without_room
 from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.pending_pods import PendingPods, held_back, pending_pods
 from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets
+from dovetail.planning.disruption.quiet import LastChanges
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.disruption.replaceable import ReplacementVerdicts, blocked_by_pool, without_place
 from dovetail.planning.disruption.replacing import ConsolidationOptions, NotConsolidatable
@@ -142,13 +143,14 @@ class PassOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The result of a pass.
 
     `staying`: why nodes with a reason to be disrupted stay. `replacements`: the blocking verdicts of the rule
-    `replacement`, by node and reason.
+    `replacement`, by node and reason. `changed_at`: for each command, when something that it reads changed last (R46).
     """
 
     assessment: DisruptionAssessment
     decision: Decision
     staying: Mapping[str, Sentence]
     replacements: ReplacementVerdicts
+    changed_at: tuple[datetime, ...]
 
 
 class ValidationOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -176,6 +178,7 @@ class DisruptionPlanner:
         self._known: dict[str, NodeFacts] = {}
         self._assessments: dict[str, NodeCandidacy] = {}
         self._world = IncrementalWorld(self._options)
+        self._changes = LastChanges()
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
@@ -194,7 +197,13 @@ class DisruptionPlanner:
         decision = decide_pass(board.without_decided(), rules, go_on=go_on)
         replacements = _not_replaced(board, decision, inputs.pools_in_backoff)
         staying = self._staying(assessment, decision, replacements)
-        return PassOutcome(assessment=assessment, decision=decision, staying=staying, replacements=replacements)
+        return PassOutcome(
+            assessment=assessment,
+            decision=decision,
+            staying=staying,
+            replacements=replacements,
+            changed_at=tuple(map(self._changes.before, decision.commands)),
+        )
 
     def _staying(
         self, assessment: DisruptionAssessment, decision: Decision, replacements: ReplacementVerdicts
@@ -242,9 +251,15 @@ class DisruptionPlanner:
             board = results[-1].board
         return ValidationOutcome(assessment=assessment, results=tuple(results))
 
-    def without_room(self, snapshot: ClusterSnapshot, pods: Collection[str], waves: Waves) -> PodInfo | None:
-        """The last look before a drain: the pod of a command that would find no room; None: all do (R55)."""
-        return still_without_room(self._world_of(snapshot), snapshot.owed, pods, waves)
+    def without_room(
+        self, snapshot: ClusterSnapshot, pods: Collection[str], staying: Collection[str], waves: Waves
+    ) -> PodInfo | None:
+        """The last look before a drain: the pod of a command that would find no room; None: all do (R55).
+
+        `staying`: pods of other commands, which have not had this look yet.
+        """
+        owed = tuple(pod for pod in snapshot.owed if pod.uid not in staying)
+        return still_without_room(self._world_of(snapshot), owed, pods, waves)
 
     # -- assessment ----------------------------------------------------------------------------------------------------
 
@@ -255,6 +270,7 @@ class DisruptionPlanner:
         pools = self._budgets.read(snapshot.pools)
         nodes = self._standing.at(now, snapshot.nodes, {name: pool.record for name, pool in pools.items()})
         spending = self._budgets.spending(pools, nodes, now, inputs.in_commands.__contains__)
+        self._changes.observe(snapshot, pools, spending)
         candidates: dict[Reason, list[Candidate]] = {}
         left: list[BlockedNode] = []
         self._known = facts = {

@@ -83,6 +83,6 @@ def left_alone(candidate: Candidate, undone: Mapping[WorkloadKey, datetime]) -> 
     if not pods:
         return candidate
     until, path, ref = max(pods, key=lambda entry: entry[:2])
-    vain = f" were moved in vain, as they needed a new node; again from {spoken_time(until)}"
+    vain = f" were moved in vain, because they needed a new node; it stays until {spoken_time(until)}"
     why = Sentence("pods like ", Redactable(ref, path), vain)
     return msgspec.structs.replace(candidate, unmovable=(*candidate.unmovable, why))

@@ -20,6 +20,16 @@ class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
     takes: int
 
 
+class PodDestination(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a pod is expected: an existing node, or a replacement of the command, counted from 1."""
+
+    node: str = ""
+    replacement: int | None = None
+
+    def __str__(self) -> str:
+        return f"node/{self.node}" if self.replacement is None else f"replacement {self.replacement}"
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Deletes the candidates once the replacements are initialized. `landing`: by pod UID, where it is expected."""
 
@@ -29,7 +39,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[Candidate, ...]
     replacements: tuple[NewClaim, ...] = ()
     savings: int | None = None  # billionths per hour; None: some price is unknown
-    landing: Mapping[str, str] = {}
+    landing: Mapping[str, PodDestination] = {}
     budgets: Mapping[str, BudgetUse] = {}
     waves: tuple[tuple[str, ...], ...] = ()  # UIDs of pods that are evicted before the others
 
@@ -83,7 +93,7 @@ def with_final_landing(commands: Iterable[Command], board: DisruptionBoard) -> t
         msgspec.structs.replace(
             command,
             landing={
-                uid: f"node/{board.landing[uid]}" if uid in board.landing else where
+                uid: PodDestination(node=board.landing[uid]) if uid in board.landing else where
                 for uid, where in command.landing.items()
             },
         )
@@ -103,9 +113,11 @@ def command_id(at: datetime, method: Method, candidates: Sequence[Candidate]) ->
     return hashlib.sha256(said.encode()).hexdigest()[:10]
 
 
-def _landing(solution: Solution, candidates: Sequence[Candidate], new: Sequence[NewClaim]) -> dict[str, str]:
+def _landing(solution: Solution, candidates: Sequence[Candidate], new: Sequence[NewClaim]) -> dict[str, PodDestination]:
     moved = {pod.uid for candidate in candidates for pod in candidate.pods}
-    landing = {uid: f"node/{node}" for node, uids in solution.existing.items() for uid in uids if uid in moved}
+    landing = {
+        uid: PodDestination(node=node) for node, uids in solution.existing.items() for uid in uids if uid in moved
+    }
     for number, claim in enumerate(new, 1):
-        landing |= {uid: f"replacement {number}" for uid in claim.pods if uid in moved}
+        landing |= {uid: PodDestination(replacement=number) for uid in claim.pods if uid in moved}
     return landing

@@ -75,5 +75,5 @@ def held_back(candidate: Candidate, reason: Reason, pending: PendingPods) -> Can
 
 def _unmovable(candidate: Candidate, pods: WaitingGroup, what: str) -> Candidate:
     like = Redactable(pods.pod.ref, pods.pod.ref.path)
-    why = Sentence("pending pods like ", like, f" {what}; again from {spoken_time(pods.until)} at the latest")
+    why = Sentence("pending pods like ", like, f" {what}; it stays until {spoken_time(pods.until)} at most")
     return msgspec.structs.replace(candidate, unmovable=(*candidate.unmovable, why))

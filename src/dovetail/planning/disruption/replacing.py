@@ -18,7 +18,7 @@ _LAUNCH_ORDER = (CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAN
 _FEWEST_SPOT_TYPES = 15
 # A replacement must save at least a twentieth, so that pods are not moved for small savings.
 _LEAST_SAVING = 20
-_SPOT_TO_SPOT = (
+SPOT_TO_SPOT = (
     "all of it is spot capacity, and spot is not replaced by spot unless the feature gate SpotToSpotConsolidation is on"
 )
 # The offers of each type, by name.
@@ -188,7 +188,7 @@ def cheaper(
     allowed = claim.requirements.get(names.CAPACITY_TYPE_LABEL)
     from_spot = all(candidate.spot for candidate in candidates) and allowed.has(CapacityType.SPOT)
     if from_spot and not rules.spot_to_spot:
-        return NotConsolidatable(Sentence(_SPOT_TO_SPOT))
+        return NotConsolidatable(Sentence(SPOT_TO_SPOT))
     ways = _ways_below(types, claim, limit)
     spot = {name: bought for name, offers in ways.items() if (bought := [way for way in offers if _is_spot(way)])}
     if from_spot or (allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and spot):

@@ -35,7 +35,8 @@ class SavingsBackoff(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         saved = f"${price_text(self.realised)} of the promised ${price_text(self.promised)} an hour"
-        return f"the last {JUDGED} consolidations that moved pods saved {saved}; again from {spoken_time(self.until)}"
+        then = f"no pods are moved before {spoken_time(self.until)}"
+        return f"the last {JUDGED} consolidations that moved pods saved {saved}; {then}"
 
 
 class _Outcome(NamedTuple):

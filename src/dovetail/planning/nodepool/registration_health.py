@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from dovetail.api.names import ConditionReason, ConditionType
-from dovetail.api.objects import NodeClaim, NodeClass, NodePool
+from dovetail.api.objects import NodeClaim, NodeClass, NodePool, condition_in
 from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN, Conditions
 
 REMEMBERED: Final = 4
@@ -29,7 +29,7 @@ def attempt(claim: NodeClaim, *, registered: bool) -> RegistrationAttempt:
     reason, message = "", ""
     if not registered:
         reason, message = ConditionReason.REGISTRATION_FAILED, f"the node of {claim.metadata.name} has not registered"
-        launched = next((entry for entry in claim.status.conditions if entry.type == ConditionType.LAUNCHED), None)
+        launched = condition_in(claim.status.conditions, ConditionType.LAUNCHED)
         if launched is not None and launched.status != TRUE:
             reason, message = launched.reason or reason, launched.message
     return RegistrationAttempt(
@@ -70,7 +70,7 @@ def remembered(pool: NodePool) -> RegistrationHistory:
 
 def is_outdated(pool: NodePool, node_class: NodeClass | None) -> bool:
     """Whether the condition is about an earlier version of the pool or its node class, so that the history restarts."""
-    condition = next((e for e in pool.status.conditions if e.type == ConditionType.NODE_REGISTRATION_HEALTHY), None)
+    condition = condition_in(pool.status.conditions, ConditionType.NODE_REGISTRATION_HEALTHY)
     if condition is None or condition.observed_generation != pool.metadata.generation:
         return True
     return node_class is not None and node_class.metadata.generation != pool.status.node_class_observed_generation

@@ -8,7 +8,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import CapacityType, ConditionReason, ConditionType, TaintEffect
-from dovetail.api.objects import NodeClass
+from dovetail.api.objects import NodeClass, condition_in
 from dovetail.api.yaml_events import join
 from dovetail.model.field_errors import OPERATORS, FieldError, value_flaw
 from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN
@@ -151,16 +151,16 @@ def _chooses_capacity_type(requirement: objects.NodeSelectorRequirement) -> bool
 def _duration_flaws(pool: objects.NodePool) -> Iterator[FieldError]:
     """The CRD accepts durations that are too long to represent. Ignoring them would switch a limit off."""
     spec, disruption = pool.spec.template.spec, pool.spec.disruption
-    fields = {
-        f"{_TEMPLATE}.expireAfter": spec.expire_after,
-        "spec.disruption.consolidateAfter": disruption.consolidate_after,
-        "spec.disruption.gracefulExpireAfter": disruption.graceful_expire_after,
-    }
-    for field, text in fields.items():
+    fields = (
+        (_TEMPLATE, "expireAfter", spec.expire_after),
+        ("spec.disruption", "consolidateAfter", disruption.consolidate_after),
+        ("spec.disruption", "gracefulExpireAfter", disruption.graceful_expire_after),
+    )
+    for parent, name, text in fields:
         try:
             parse_nillable(text)
         except DurationError as error:
-            yield FieldError(field, f"{field.rpartition('.')[2]}: {error}", "write a shorter time, or Never")
+            yield FieldError(f"{parent}.{name}", f"{name}: {error}", "write a shorter time, or Never")
     try:
         parse_simple(spec.termination_grace_period or "0s")
     except DurationError as error:
@@ -185,7 +185,7 @@ def node_class_readiness(node_class: NodeClass | None, name: str) -> Readiness:
         return _unready(ConditionReason.NODECLASS_NOT_FOUND, f"there is no node class {name}")
     if node_class.metadata.deletion_timestamp is not None:
         return _unready(ConditionReason.NODECLASS_TERMINATING, f"node class {name} is being deleted")
-    ready = next((entry for entry in node_class.status.conditions if entry.type == ConditionType.READY), None)
+    ready = condition_in(node_class.status.conditions, ConditionType.READY)
     if ready is None or ready.status == UNKNOWN:
         return _unready(ConditionReason.NODECLASS_READINESS_UNKNOWN, f"node class {name} does not say if it is ready")
     if ready.status != TRUE:

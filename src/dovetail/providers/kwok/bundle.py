@@ -18,7 +18,7 @@ from dovetail.runtime.manager import Controller
 
 
 class KwokBundle:
-    """`--provider kwok`."""
+    """The bundle of `--provider kwok`."""
 
     name = KwokProvider.name
     node_classes = KwokProvider.node_classes

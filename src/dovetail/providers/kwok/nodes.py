@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from dovetail.api import names
-from dovetail.api.objects import KWOKNodeClass, Node, NodeClaim, NodeSelectorRequirement, Quantities
+from dovetail.api.objects import KWOKNodeClass, Node, NodeClaim, NodeSelectorRequirement, Quantities, condition_in
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import NODES, Instance
 from dovetail.providers.catalogue import allocatable
@@ -58,7 +58,6 @@ def instance_of(claim: NodeClaim, type_: InstanceType, offering: Offering, *, pr
         allocatable={**requests, **allocatable(type_)},
         claim_uid=claim.metadata.uid,
         claim_name=claim.metadata.name,
-        pool=claim.metadata.labels.get(names.NODEPOOL_LABEL, ""),
     )
 
 
@@ -81,7 +80,6 @@ def launched_instance(claim: NodeClaim) -> Instance:
         allocatable=claim.status.allocatable,
         claim_uid=claim.metadata.uid,
         claim_name=claim.metadata.name,
-        pool=claim.metadata.labels.get(names.NODEPOOL_LABEL, ""),
     )
 
 
@@ -120,7 +118,7 @@ def name_in(provider_id: str) -> str:
 def silent_since(node: Node) -> datetime | None:
     """Since when the Node is being deleted and not Ready; None if it is not. A late heartbeat looks the same."""
     deleted_at = node.metadata.deletion_timestamp
-    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
+    ready = condition_in(node.status.conditions, names.ConditionType.READY)
     if deleted_at is None or (ready is not None and ready.status == "True"):
         return None
     return max(deleted_at, (ready and ready.last_transition_time) or deleted_at)

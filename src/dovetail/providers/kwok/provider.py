@@ -58,9 +58,9 @@ async def launchable_class(api: KubeApi, claim: objects.NodeClaim) -> objects.KW
             node_class = await api.get(KWOK_NODECLASSES, name)
         except NotFound:
             raise InsufficientCapacity(f"KWOKNodeClass {name!r} does not exist") from None
-    for condition in node_class.status.conditions:
-        if condition.type == names.ConditionType.READY and condition.status == "False":
-            raise NodeClassNotReady(f"KWOKNodeClass {name!r} is not ready: {condition.message or condition.reason}")
+    ready = objects.condition_in(node_class.status.conditions, names.ConditionType.READY)
+    if ready is not None and ready.status == "False":
+        raise NodeClassNotReady(f"KWOKNodeClass {name!r} is not ready: {ready.message or ready.reason}")
     return node_class
 
 
@@ -193,8 +193,6 @@ def _instance(node: objects.Node) -> Instance:
         silent_since=silent_since(node),
         claim_uid=owner.uid if owner is not None else "",
         claim_name=owner.name if owner is not None else "",
-        pool=node.metadata.labels.get(names.NODEPOOL_LABEL, ""),
-        created_at=node.metadata.creation_timestamp,
     )
 
 

@@ -21,7 +21,6 @@ from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.daemon_set import DaemonSets
-from dovetail.sim.actors.default_spread import SERVICES
 from dovetail.sim.actors.deployment import Deployments
 from dovetail.sim.actors.garbage import PodGarbage
 from dovetail.sim.actors.job import Jobs
@@ -29,7 +28,8 @@ from dovetail.sim.actors.kubelet import Kubelets
 from dovetail.sim.actors.node_lifecycle import NodeLifecycle, TaintEviction
 from dovetail.sim.actors.pdb import PodDisruptionBudgets
 from dovetail.sim.actors.replica_set import ReplicaSets
-from dovetail.sim.actors.scheduler import Scheduler
+from dovetail.sim.actors.scheduling.default_spread import SERVICES
+from dovetail.sim.actors.scheduling.scheduler import Scheduler
 from dovetail.sim.actors.stateful_set import StatefulSets
 from dovetail.sim.actors.wire import (
     CLAIMS,

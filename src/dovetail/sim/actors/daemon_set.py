@@ -9,8 +9,8 @@ from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE
 from dovetail.rules.pdb import scaled
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import ActorContext
-from dovetail.sim.actors.demand import REQUIRED, Demand, untolerated
-from dovetail.sim.actors.fit import NodeUsage, wants
+from dovetail.sim.actors.scheduling.demand import REQUIRED, Demand, untolerated
+from dovetail.sim.actors.scheduling.fit import NodeUsage, wants
 from dovetail.sim.actors.wire import DAEMONSETS, NODES, PODS, Raw
 from dovetail.sim.actors.workload import REVISION_LABEL, WorkloadActor, count, is_available, pod_from_template
 

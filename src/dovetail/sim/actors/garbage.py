@@ -16,7 +16,7 @@ _FINISHED = " finished"  # no node's name has a blank
 
 
 class PodGarbage(Actor):
-    """Its keys are names of nodes."""
+    """The pod garbage collector. Keys are names of nodes."""
 
     def __init__(self, world: ActorContext) -> None:
         super().__init__(world)

@@ -7,8 +7,8 @@ from typing import Any
 from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, TaintEffect
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import Actor, ActorContext
-from dovetail.sim.actors.demand import toleration_matches
 from dovetail.sim.actors.kubelet import BY_NODE
+from dovetail.sim.actors.scheduling.demand import toleration_matches
 from dovetail.sim.actors.wire import NODES, PODS, Raw
 from dovetail.sim.actors.zones import Zones
 

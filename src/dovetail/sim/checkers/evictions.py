@@ -7,7 +7,7 @@ from typing import Final
 from dovetail.api import names
 from dovetail.api.names import TaintEffect
 from dovetail.ports import PODS, EventType
-from dovetail.sim.actors.demand import toleration_matches
+from dovetail.sim.actors.scheduling.demand import toleration_matches
 from dovetail.sim.actors.wire import Raw, condition_of, deleting, finished
 from dovetail.sim.checkers.checked_cluster import CheckedCluster, provider_id
 from dovetail.sim.checkers.records import record_on

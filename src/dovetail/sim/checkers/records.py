@@ -34,7 +34,6 @@ def record_on(claim: Raw) -> RecordedCommand | None:
 class TrackedCommand(msgspec.Struct):
     """A command since it was first recorded."""
 
-    record: RecordedCommand
     began_at: datetime
     labels: dict[str, dict[str, str]]  # of its claims, by name
     going: set[str]  # claims that the program has deleted
@@ -63,6 +62,6 @@ class CommandTracker:
             tracked.given_up = tracked.given_up or new is None
         if new is None or (old is not None and old.id == new.id) or not self._scene.by_us:
             return None
-        tracked = self.begun.setdefault(new.id, TrackedCommand(new, self._scene.now(), {}, set()))
+        tracked = self.begun.setdefault(new.id, TrackedCommand(self._scene.now(), {}, set()))
         tracked.labels[name] = dict(labels_of(change.new.body))
         return new

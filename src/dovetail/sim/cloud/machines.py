@@ -259,9 +259,7 @@ class SimCloud(CloudProvider):
         boots = self.register_seconds + chance * self.register_spread_seconds
         boot = timedelta(seconds=boots + registration_delay(node_class) / SECOND)
         machine = Machine(
-            instance=msgspec.structs.replace(
-                instance_of(claim, type_, offering, provider=self.name), created_at=self._cluster.clock.now()
-            ),
+            instance=instance_of(claim, type_, offering, provider=self.name),
             answers_at=answers_at,
             registers_at=answers_at + boot if launch.registers else None,
             ready=launch.ready,

@@ -24,13 +24,13 @@ from dovetail.rules.protection import protection
 from dovetail.rules.reasons import MARKED
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.actors.karpenter_view import KarpenterClient
 from dovetail.sim.actors.wire import Raw, condition_of, condition_status, key_of, labels_of, node_of
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.view import KarpenterClient
 from dovetail.sim.server.api_server import ApiServer, Client
 from dovetail.sim.server.store import Change
 from dovetail.state.instance_types import BILLION
-from dovetail.values.timestamp import relative
+from dovetail.values.timestamp import time_between
 from dovetail.views.simulation import report
 from dovetail.views.simulation.report import (
     DISRUPTED,
@@ -73,7 +73,7 @@ class _ClaimLife(msgspec.Struct):
 
 
 class Ledger:
-    """Create it after the objects of the start, and before any controller runs."""
+    """The record of a run. Create it after the objects of the start, and before any controller runs."""
 
     def __init__(
         self,
@@ -91,6 +91,8 @@ class Ledger:
         self._notes: list[tuple[TimelineEntry, str]] = []  # with the ID of the command, if it is one
         self._commands: dict[str, str] = {}  # descriptions of commands, by ID
         self._counts: Counter[str] = Counter()
+        self._terminated: Counter[str] = Counter()  # by reason
+        self._blocked: Counter[str] = Counter()  # pods whose annotations ask to keep them, by how they went
         self.disruption: DisruptionController | None = None
         self._pods = PodInterner()
         self._held_since = {wire.name_of(node): self.now for node in cluster.objects(wire.NODES) if is_held(node)}
@@ -179,9 +181,9 @@ class Ledger:
     def _gone(self, life: _ClaimLife, name: str) -> None:
         life.gone_at = self.now
         life.reason = life.reason or _why_gone(life.claim)
-        self._counts[f"terminated {life.reason}"] += 1
-        age = relative(wire.created_at(life.claim), self.now).removesuffix(" ago")
-        took = "" if life.disrupted_at is None else relative(life.disrupted_at, self.now).removesuffix(" ago")
+        self._terminated[life.reason] += 1
+        age = time_between(wire.created_at(life.claim), self.now)
+        took = "" if life.disrupted_at is None else time_between(life.disrupted_at, self.now)
         draining = f", the last {took} draining" if took else ""
         self.note("terminated", name, f"{life.reason}: lifetime {age}{draining}")
 
@@ -234,7 +236,7 @@ class Ledger:
         node = "" if pod is None else node_of(pod)
         self.note(type_, f"Pod/{namespace}/{name}", f"from {node}{detail}")
         if blocked:
-            self._counts[f"blocked {type_}"] += 1
+            self._blocked[type_] += 1
             self.note(UNHEEDED, f"Pod/{namespace}/{name}", f"{type_} all the same: {blocked}")
 
     def wish_of(self, namespace: str, name: str) -> str:
@@ -285,11 +287,7 @@ class Ledger:
                 at_start=sum(life.standing for life in lives),
                 at_end=sum(life.gone_at is None for life in lives),
                 launched=self._counts["launched"],
-                terminated={
-                    key.removeprefix("terminated "): count
-                    for key, count in sorted(self._counts.items())
-                    if key.startswith("terminated ")
-                },
+                terminated=dict(sorted(self._terminated.items())),
             ),
             pods=report.PodCounts(
                 **{key: self._counts[key] for key in ("evicted", "preempted", "forced", "lost")},
@@ -308,8 +306,8 @@ class Ledger:
                 held_hours=round(
                     (self._held + sum((end - at for at in self._held_since.values()), timedelta())) / HOUR, 1
                 ),
-                evicted=self._counts["blocked evicted"],
-                forced=self._counts["blocked forced"],
+                evicted=self._blocked["evicted"],
+                forced=self._blocked["forced"],
                 late=late,
             ),
             consolidation=None if self.disruption is None else self._consolidation(self.disruption, end - start),

@@ -30,12 +30,13 @@ from dovetail.scheduling.placement import Origin, PodError, PodInfo, SchedulingO
 from dovetail.sim.scenarios.machines import TYPES_ASSUMED
 from dovetail.sim.scenarios.reading import ScenarioObject, read_scenario
 from dovetail.sim.scenarios.restore import EVERYWHERE, PreparedCluster, prepare
+from dovetail.sim.scenarios.whole_pods import WholePods
 from dovetail.sim.server.admission import fill_in
 from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES, Body
 from dovetail.state.cluster import ClusterState, NodeClassKind
 from dovetail.state.instance_types import bought_as
 from dovetail.state.scheduling import SchedulingState
-from dovetail.state.store import StoredValue
+from dovetail.state.store import Added, Key, StoredValue
 from dovetail.state.unplaceable import Unplaceable
 from dovetail.values.timestamp import format_time
 from dovetail.views.explain.pending import PendingFacts
@@ -100,11 +101,17 @@ def look(
     catalogue: Sequence[InstanceType] | None = None,
     drained: Sequence[str] = (),
     scheduler_profiles: SchedulerProfiles | None = None,
+    pods: WholePods | None = None,
+    only: Container[str] | None = None,
 ) -> OneShotResult:
-    """Assess the cluster now. `drained`: nodes whose pods are listed, too. Raises InputError."""
+    """Assess the cluster now. `drained`: nodes whose pods are listed, too. `pods`: those that are read already.
+
+    `only`: names of nodes; no others become candidates, which is enough to know whether these can be replaced, not
+    whether consolidation is worth it. Raises InputError.
+    """
     spread_by_default = scheduler_profiles is not None and scheduler_profiles.any_constraints
-    interner = PodInterner(spread_by_default=spread_by_default, settings=settings)
-    scenario = read_scenario(documents, now=now, start=now, settings=settings, interner=interner)
+    pods = pods or WholePods(PodInterner(spread_by_default=spread_by_default, settings=settings))
+    scenario = read_scenario(documents, now=now, start=now, settings=settings, pods=pods)
     prepared = prepare(scenario, catalogue, played=False)
     kind = prepared.node_classes
     cluster = ClusterState(
@@ -112,13 +119,13 @@ def look(
         scheduler_profiles=scheduler_profiles,
         settings=settings,
     )
-    state = SchedulingState(cluster)
+    state = SchedulingState(cluster, only=only)
     _load(cluster, prepared, now)
     for pool in state.usable_pools():
         cluster.instance_types.answered(pool, prepared.machines.types, at=0.0)
     planner = DisruptionPlanner(options=SchedulingOptions(), settings=settings)
     failed = failed_replacements(claim.value for claim in cluster.claims.snapshot().items.values())
-    backoffs = {claim.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for claim in failed}
+    backoffs = {claim.metadata.pool: None for claim in failed}
     assessment = planner.assess(DisruptionInputs(snapshot=state.snapshot(now), pools_in_backoff=backoffs))
     pools = {node.name: node.pool for node in assessment.places.nodes if node.pool}
     return OneShotResult(
@@ -154,6 +161,7 @@ def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> No
             if placed.body.get("globalDefault"):
                 default = value if default is None else min(default, value)
     created = format_time(now.replace(microsecond=0))
+    pods: dict[Key, StoredValue[PodRecord]] = {}
     for number, placed in enumerate((*_first_namespaces(prepared.objects), *prepared.objects)):
         plural = placed.resource.plural
         if plural not in cluster.stores:  # nothing reads this kind
@@ -163,7 +171,7 @@ def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> No
             priority = priorities.get(class_, 0) if class_ else default or 0
             if priority != record.priority:
                 record = msgspec.structs.replace(record, priority=priority)
-            cluster.keep(plural, (record.namespace, record.name), StoredValue(record.uid, "", record))
+            pods[record.namespace, record.name] = StoredValue(record.uid, "", record)
             continue
         body = _as_stored(placed, number, created)
         if placed.resource.kind == "Pod":
@@ -177,6 +185,7 @@ def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> No
             raise placed.error(error.message, error.field or "") from None
         except ValueError as error:
             raise placed.error(f"{placed.name}: {error}") from None
+    cluster.pods.apply(*(Added(key, kept) for key, kept in pods.items()))
     cluster.loaded()
 
 

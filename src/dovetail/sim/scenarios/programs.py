@@ -30,8 +30,8 @@ from dovetail.runtime.manager import Controller, Manager, ManagerTimings
 from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.actors.karpenter import Karpenter
 from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.karpenter.karpenter import Karpenter
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.sim.scenarios.ledger import Ledger, ObservedClient, ObservedKarpenterClient
 
@@ -147,6 +147,9 @@ class SimulatedPrograms:
         """Without node classes, as nothing is launched here."""
         return WatchedCluster(self._api, self._sim.clock, seed=self._options.seed, timings=_PATIENT, settings=settings)
 
+    def _watch(self) -> KarpenterWatch:
+        return KarpenterWatch(self._options.settings.decider.version or _CURRENT)
+
     def _nobody(self) -> Sequence[Controller]:
         """Counts what guard would have counted, in Dovetail's reading: that is what users mean by what they write."""
         self.cluster = self._watched(RuleSettings())
@@ -155,7 +158,7 @@ class SimulatedPrograms:
     def _guard(self) -> Sequence[Controller]:
         self.cluster = self._watched(RuleSettings())
         guarding = GuardOptions(hold_pods=self._options.hold_pods)
-        return guard_controllers(self.cluster, self._metrics, guarding, durations=lambda: self._reads_durations)
+        return guard_controllers(self.cluster, self._metrics, self._watch(), guarding)
 
     def _drive(self) -> Sequence[Controller]:
         options = self._options
@@ -167,9 +170,8 @@ class SimulatedPrograms:
             timings=_PATIENT,
             scheduler_profiles=options.scheduler_profiles,
         )
-        karpenter = KarpenterWatch(options.settings.decider.version or _CURRENT)
         driving = DriveOptions(compute=InlineCompute(), types=options.types, hold_pods=options.hold_pods)
-        return drive_controllers(cluster, self._metrics, karpenter, driving, _TIMINGS)
+        return drive_controllers(cluster, self._metrics, self._watch(), driving, _TIMINGS)
 
     def _run(self) -> Sequence[Controller]:
         """As in `dovetail run`."""

@@ -1,7 +1,7 @@
-"""Reads scenario files: the objects at the start, the instant of the start, and the events that follow (09)."""
+"""Reads scenario files: the objects at the start, the instant of the start, and the events that follow."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal
@@ -11,15 +11,14 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.conversion import REMOVED_KINDS
 from dovetail.api.documents import Document, InputError, decode, plain_value
-from dovetail.api.objects import OwnerReference
 from dovetail.model.finding import Finding, Severity
-from dovetail.model.pod_records import PodInterner, PodRecord
 from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.ports import Resource
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.cluster import KINDS
-from dovetail.sim.scenarios.wire_checks import InvalidValue, check_fields, sound, whole_pod
+from dovetail.sim.scenarios.whole_pods import WholePod, WholePods
+from dovetail.sim.scenarios.wire_checks import InvalidValue, check_fields, sound
 from dovetail.sim.server.kinds import Body
 from dovetail.values.duration import DurationError, parse_span, shown
 from dovetail.values.timestamp import TimeError, format_time, parse_time
@@ -31,15 +30,6 @@ DEFAULT_SPAN: Final = timedelta(days=7)
 LONGEST: Final = timedelta(days=366)
 # The server creates these, and nothing that is simulated reads them.
 _SILENT: Final = frozenset({"Event", "Lease", "EndpointSlice", "Endpoints", "ControllerRevision"})
-
-
-class WholePod(msgspec.Struct, frozen=True, gc=False):
-    """A pod of a dump that lacks nothing, as scheduling reads it."""
-
-    record: PodRecord
-    owners: tuple[OwnerReference, ...]
-    priority_class: str
-    priority: int | None
 
 
 class ScenarioObject(msgspec.Struct, frozen=True, eq=False):
@@ -81,13 +71,13 @@ class ScenarioObject(msgspec.Struct, frozen=True, eq=False):
     @property
     def controller_uid(self) -> str:
         if self.pod is not None:
-            return next((owner.uid for owner in self.pod.owners if owner.controller), "")
+            return self.pod.controller_uid
         return wire.controller_uid(self.body)
 
     @property
-    def owner_uids(self) -> list[Any]:
+    def owner_uids(self) -> Sequence[Any]:
         if self.pod is not None:
-            return [owner.uid for owner in self.pod.owners]
+            return self.pod.owner_uids
         return [reference.get("uid") for reference in self.body["metadata"].get("ownerReferences") or ()]
 
     @property
@@ -206,31 +196,31 @@ def read_scenario(
     seed: int | None = None,
     live: bool = False,
     settings: RuleSettings = DEFAULT_SETTINGS,
-    interner: PodInterner | None = None,
+    pods: WholePods | None = None,
 ) -> Scenario:
     """Read the files; `start`, `span` and `seed` override them. Raises InputError.
 
     The default start is the current hour, or the creation of the youngest object if that is later. `live`: the objects
-    are those of a cluster as it is now, so the default start is now. `interner`: nothing will be played, and it makes
-    the records of pods that lack nothing.
+    are those of a cluster as it is now, so the default start is now. `pods`: nothing will be played, and they read the
+    pods that lack nothing.
     """
     objects: dict[tuple[str, str], ScenarioObject] = {}
     problems: list[Finding] = []
     left_out: Counter[str] = Counter()
     own: list[Document] = []
     for document in documents:
-        if document.kind == KIND and document.api_version.startswith(f"{API_GROUP}/"):
+        if document.kind == KIND and document.group == API_GROUP:
             own.append(document)
             continue
         resource = KINDS.get((document.api_version, document.kind))
         if resource is None and document.kind.endswith("NodeClass"):
             resource = node_class_resource(*document.api_version.rpartition("/")[::2], document.kind)
         if resource is None or document.kind in _SILENT:
-            if (document.api_version.rpartition("/")[0], document.kind) in REMOVED_KINDS:
+            if (document.group, document.kind) in REMOVED_KINDS:
                 continue  # the rules report it
             left_out[f"{document.api_version} {document.kind}"] += document.kind not in _SILENT
             continue
-        placed = _placed(resource, document, interner)
+        placed = _placed(resource, document, pods)
         key = resource.kind, placed.key
         if key in objects:
             problems.append(_twice(placed))
@@ -264,13 +254,9 @@ def node_class_resource(group: str, version: str, kind: str) -> Resource[Any]:
     return Resource(group, version, f"{kind.lower()}es", kind, dict[str, Any])
 
 
-def _placed(resource: Resource[Any], document: Document, interner: PodInterner | None) -> ScenarioObject:
-    pod = whole_pod(document) if interner is not None and resource.kind == "Pod" else None
-    if interner is None or pod is None:
-        return ScenarioObject(resource, _body(resource, document), document)
-    owners, spec = tuple(pod.metadata.owner_references), pod.spec
-    whole = WholePod(interner.watched_pod(pod), owners, spec.priority_class_name, spec.priority)
-    return ScenarioObject(resource, None, document, whole)
+def _placed(resource: Resource[Any], document: Document, pods: WholePods | None) -> ScenarioObject:
+    whole = pods.of(document) if pods is not None and resource.kind == "Pod" else None
+    return ScenarioObject(resource, _body(resource, document) if whole is None else None, document, whole)
 
 
 def _body(resource: Resource[Any], document: Document) -> Body:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -65,16 +66,18 @@ def prepare(
     objects = with_owners(given, problems)
     if played:
         objects = with_revisions([_with_images(placed) for placed in with_run_times(objects, problems)])
+    whole = [placed for placed in objects if placed.pod is not None]  # nothing is filled in there, and they are many
+    objects = [placed for placed in objects if placed.pod is None]
     objects = _with_known_claims(_with_hashes([_with_times(placed) for placed in objects], problems), problems)
     node_classes = _node_class_kind(objects, problems)
     objects = _with_node_classes(objects, node_classes, scenario.start, problems)
-    objects = _with_priority_classes(objects, problems)
+    objects = _with_priority_classes(objects, whole, problems)
     machines = machines_of(objects, catalogue, problems)
     return PreparedCluster(
-        objects=tuple(_with_namespaces(objects)),
+        objects=(*_with_namespaces(objects, whole), *whole),
         node_classes=node_classes,
         machines=machines,
-        problems=(*problems, *_missing(objects)),
+        problems=(*problems, *_missing(objects, whole)),
     )
 
 
@@ -198,7 +201,7 @@ def _imaged(placed: ScenarioObject, spec: Body, field: str) -> Body:
 
 def _with_times(placed: ScenarioObject) -> ScenarioObject:
     """Add transition times to conditions: some writers leave them out, and controllers that scale down read them."""
-    if placed.resource.kind not in ("Pod", "Job") or placed.pod is not None:
+    if placed.resource.kind not in ("Pod", "Job"):
         return placed
     status = status_of(placed.body)
     conditions = status.get("conditions") or ()
@@ -378,10 +381,12 @@ def _made(resource: Resource[Any], name: str, user: ScenarioObject, **fields: An
 # -- objects that the server requires ----------------------------------------------------------------------------------
 
 
-def _with_priority_classes(objects: Sequence[ScenarioObject], problems: list[Finding]) -> list[ScenarioObject]:
+def _with_priority_classes(
+    objects: Sequence[ScenarioObject], whole: Sequence[ScenarioObject], problems: list[Finding]
+) -> list[ScenarioObject]:
     present = {placed.key for placed in _of_kind(objects, PRIORITY_CLASSES.kind)} | set(SYSTEM_PRIORITIES)
     missing: dict[str, tuple[int, ScenarioObject]] = {}
-    for placed in objects:
+    for placed in chain(objects, whole):
         name, priority = _priority(placed)
         if name and name not in present and (name not in missing or priority is not None):
             missing[name] = (int(priority or 0), placed)
@@ -404,25 +409,26 @@ def _priority(placed: ScenarioObject) -> tuple[str | None, Any]:
 
 def _without_priority(placed: ScenarioObject) -> ScenarioObject:
     """Drop the priority of a pod: its class sets it, and the server refuses a pod whose priority differs."""
-    if placed.resource.kind != "Pod" or placed.pod is not None:
+    if placed.resource.kind != "Pod":
         return placed
     dropped = ("priority", "preemptionPolicy")
     return placed.having(spec={key: value for key, value in _spec(placed).items() if key not in dropped})
 
 
-def _with_namespaces(objects: Sequence[ScenarioObject]) -> list[ScenarioObject]:
+def _with_namespaces(objects: Sequence[ScenarioObject], whole: Sequence[ScenarioObject]) -> list[ScenarioObject]:
     """Put namespaces first, including those that no document declares, and then the classes that pods need."""
     present = {placed.key for placed in _of_kind(objects, NAMESPACES.kind)} | EVERYWHERE
     missing: dict[str, ScenarioObject] = {}
-    for placed in objects:
-        if placed.namespace is not None and placed.namespace not in present:
-            missing.setdefault(placed.namespace, placed)
+    for placed in chain(objects, whole):
+        namespace = placed.namespace
+        if namespace is not None and namespace not in present:
+            missing.setdefault(namespace, placed)
     made = [_made(NAMESPACES, name, user) for name, user in sorted(missing.items())]
     first = (NAMESPACES.kind, PRIORITY_CLASSES.kind)
     return [*made, *sorted(objects, key=lambda placed: placed.resource.kind not in first)]
 
 
-def _missing(objects: Sequence[ScenarioObject]) -> Iterable[Finding]:
+def _missing(objects: Sequence[ScenarioObject], whole: Sequence[ScenarioObject]) -> Iterable[Finding]:
     """Warn of kinds that every cluster has and the input lacks: without them the simulation differs."""
     kinds = Counter(placed.resource.kind for placed in objects)
     if not kinds[names.NODEPOOL_KIND] and not kinds[names.NODECLAIM_KIND]:
@@ -434,7 +440,7 @@ def _missing(objects: Sequence[ScenarioObject]) -> Iterable[Finding]:
             field="kind",
             severity=Severity.WARNING,
         )
-    if kinds["Node"] and not any(kinds[kind] for kind in _WORK):
+    if kinds["Node"] and not (whole or any(kinds[kind] for kind in _WORK)):
         yield NO_PODS
     launched = {status_of(claim.body).get("providerID") for claim in _of_kind(objects, names.NODECLAIM_KIND)}
     stray = sum(

@@ -19,7 +19,7 @@ from dovetail.api.decode_errors import OUT_OF_RANGE
 from dovetail.api.documents import Document, InputError, decode, decode_as_written
 from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT
 from dovetail.api.objects import Instant, LabelSelector, ObjectMeta, Wire
-from dovetail.api.pod_specs import SchedulingPod
+from dovetail.api.pod_specs import Affinity, SchedulingPod
 from dovetail.api.yaml_events import join
 from dovetail.sim.actors.deployment import REVISION
 from dovetail.sim.actors.wire import EXIT_CODE
@@ -96,7 +96,7 @@ def _sound(value: Any, name: str, path: str, *, nulls: bool) -> Any:
 # -- types of fields ---------------------------------------------------------------------------------------------------
 
 
-class _Required(NamedTuple):
+class _RequiredField(NamedTuple):
     """The type of a field that must be present."""
 
     type: Any
@@ -106,8 +106,8 @@ def _object(required: str = "", /, *optional: tuple[Any, str], **fields: Any) ->
     """A struct with non-empty `required` texts, with `optional` fields by type, and with further fields of any type."""
     fields |= {name: type_ for type_, names in optional for name in names.split()}
     must = [(name, _TEXT) for name in required.split()]
-    must += [(name, field.type) for name, field in fields.items() if isinstance(field, _Required)]
-    may = [(name, field | None, None) for name, field in fields.items() if not isinstance(field, _Required)]
+    must += [(name, field.type) for name, field in fields.items() if isinstance(field, _RequiredField)]
+    may = [(name, field | None, None) for name, field in fields.items() if not isinstance(field, _RequiredField)]
     return msgspec.defstruct("Checked", [*must, *may], bases=(Wire,), frozen=True)
 
 
@@ -142,22 +142,22 @@ _ANY_OBJECT: Final = _object(metadata=_META, status=_object(conditions=_CONDITIO
 
 _EXPRESSIONS: Final = _many(_object("key operator", values=_TEXTS))
 _SELECTOR: Final = _object(match_labels=_STRINGS, match_expressions=_EXPRESSIONS)
-_NODE_NAMES: Final = _Required(Annotated[tuple[str, ...], msgspec.Meta(min_length=1)])
+_NODE_NAMES: Final = _RequiredField(Annotated[tuple[str, ...], msgspec.Meta(min_length=1)])
 _NODE_TERM: Final = _object(
     match_expressions=_EXPRESSIONS, match_fields=_many(_object("key operator", values=_NODE_NAMES))
 )
-_NODE_SELECTOR: Final = _object(node_selector_terms=_Required(_many(_NODE_TERM)))
+_NODE_SELECTOR: Final = _object(node_selector_terms=_RequiredField(_many(_NODE_TERM)))
 _POD_TERM: Final = _object("topology_key", (_SELECTOR, "label_selector namespace_selector"))
 
 
 def _affinity(required: Any, **preferred: Any) -> Any:
     return _object(
         required_during_scheduling_ignored_during_execution=required,
-        preferred_during_scheduling_ignored_during_execution=_many(_object(weight=_Required(int), **preferred)),
+        preferred_during_scheduling_ignored_during_execution=_many(_object(weight=_RequiredField(int), **preferred)),
     )
 
 
-_POD_AFFINITY: Final = _affinity(_many(_POD_TERM), pod_affinity_term=_Required(_POD_TERM))
+_POD_AFFINITY: Final = _affinity(_many(_POD_TERM), pod_affinity_term=_RequiredField(_POD_TERM))
 _CONTAINERS: Final = _many(
     _object("name", image=str, lifecycle=_object(pre_stop=_object(sleep=_object(seconds=_SECONDS))))
 )
@@ -173,11 +173,11 @@ _POD: Final = _object(
         affinity=_object(
             "",
             (_POD_AFFINITY, "pod_affinity pod_anti_affinity"),
-            node_affinity=_affinity(_NODE_SELECTOR, preference=_Required(_NODE_TERM)),
+            node_affinity=_affinity(_NODE_SELECTOR, preference=_RequiredField(_NODE_TERM)),
         ),
         tolerations=_many(_object(toleration_seconds=_SECONDS)),
         topology_spread_constraints=_many(
-            _object("topology_key", max_skew=_Required(_POSITIVE), min_domains=_POSITIVE, label_selector=_SELECTOR)
+            _object("topology_key", max_skew=_RequiredField(_POSITIVE), min_domains=_POSITIVE, label_selector=_SELECTOR)
         ),
         volumes=_many(_object("name", persistent_volume_claim=_object("claim_name"))),
         readiness_gates=_many(_object("condition_type")),
@@ -210,7 +210,9 @@ _WORKLOAD: Final = _object(  # of any kind
         selector=_SELECTOR,
         template=_POD,
         ordinals=_object(start=_COUNT),
-        volume_claim_templates=_many(_object(metadata=_Required(_CLAIM_META), spec=_Required(dict[str, Any]))),
+        volume_claim_templates=_many(
+            _object(metadata=_RequiredField(_CLAIM_META), spec=_RequiredField(dict[str, Any]))
+        ),
     ),
     status=_object(
         "",
@@ -224,7 +226,7 @@ _WORKLOAD: Final = _object(  # of any kind
 _NODE: Final = _object(
     metadata=_META,
     spec=_object(unschedulable=bool),
-    status=_object(conditions=_CONDITIONS, addresses=_many(_object("type", address=_Required(str)))),
+    status=_object(conditions=_CONDITIONS, addresses=_many(_object("type", address=_RequiredField(str)))),
 )
 _PDB: Final = _object(
     metadata=_META,
@@ -257,6 +259,7 @@ class _Workload(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+_NO_AFFINITY: Final = Affinity()
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 # The API server adds tolerations of these to every pod.
 _TOLERATED: Final = frozenset((NOT_READY_TAINT, UNREACHABLE_TAINT))
@@ -303,11 +306,9 @@ def check_fields(kind: str, body: Mapping[str, Any], *, whole: bool = False) -> 
 
 
 def whole_pod(document: Document) -> SchedulingPod | None:
-    """The pod, if nothing about it has to be checked further or filled in; else None. Most pods of a dump are such."""
-    if document.raw is None or _has_long_number(bytes(document.raw)) or decode_as_written(document, _POD) is None:
-        return None
+    """The pod, if scheduling can read it as it is; else None. Most pods of a dump are such."""
     pod = decode_as_written(document, SchedulingPod)
-    if pod is None:
+    if pod is None or document.raw is None or (not _is_plain(pod) and _has_long_number(bytes(document.raw))):
         return None
     meta, spec, status = pod.metadata, pod.spec, pod.status
     wanted = [meta.creation_timestamp, *(condition.last_transition_time for condition in status.conditions)]
@@ -318,6 +319,19 @@ def whole_pod(document: Document) -> SchedulingPod | None:
         return None
     tolerated = {toleration.key for toleration in spec.tolerations if toleration.effect in ("", "NoExecute")}
     return None if EXIT_CODE in meta.annotations or not ("" in tolerated or tolerated >= _TOLERATED) else pod
+
+
+def _is_plain(pod: SchedulingPod) -> bool:
+    """Whether all its numbers are known to be small: it has few, and no rules about other pods and nodes."""
+    spec = pod.spec
+    numbers = (spec.priority or 0, spec.termination_grace_period_seconds or 0, pod.metadata.generation)
+    return (
+        max(numbers) < _LARGEST
+        and min(numbers) > -_LARGEST
+        and not spec.topology_spread_constraints
+        and spec.affinity == _NO_AFFINITY
+        and not any(container.ports for container in spec.containers)
+    )
 
 
 def _pod_labels(kind: str, workload: _Workload) -> Mapping[str, str]:

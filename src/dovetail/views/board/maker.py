@@ -114,7 +114,7 @@ class BoardMaker:
         for node, cached, drained, first in parts:
             row = cached
             if row is None or (row.moves, row.end) != (moves.said, end):
-                forecast = node_forecast(node, future, moves, drained)
+                forecast = node_forecast(node, future, moves, drained, by_reason=False)
                 row = _CachedRow(
                     node=node,
                     budgets=budgets.get(node.member.pool, ()),

@@ -21,12 +21,11 @@ from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule
 from dovetail.views.assessment import NodeAssessment, limited_by_deadline
 from dovetail.views.board.details import A_POD, DecisionView, redacted_decisions, redacted_problems
-from dovetail.views.explain.answers import answer
 from dovetail.views.explain.data import View
 from dovetail.views.explain.pending import PendingSummary
 from dovetail.views.explain.standings import NodeStanding, standing_word
 from dovetail.views.forecast import data as ahead
-from dovetail.views.forecast.nodes import ForecastContext
+from dovetail.views.forecast.nodes import ForecastContext, wanted_now
 
 # Events that the spans of a row show already.
 _TOLD_BY_SPANS: Final = frozenset(
@@ -167,12 +166,8 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
     """The row of a node, from its forecast."""
     at, member = future.at, assessed.member
     causes, spans = _spans(node, assessed, future)
-    now = [
-        (forecast.reason, span) for forecast in node.reasons for span in forecast.spans if span.start <= at < span.end
-    ]
-    wanted = {reason: span.allowed for reason, span in now if span.wanted}
     events = [event for event in node.events if event.type not in _TOLD_BY_SPANS]
-    node_answer = answer(future.assessment, assessed, list(future.assessment.reasons(assessed).values()))
+    node_answer = future.answer(assessed)
     waits = node_answer.standing == NodeStanding.WAITING and node.state not in IN_DISRUPTION
     return NodeRow(
         key=str(member.object),
@@ -192,7 +187,7 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
         expires=_maybe(node.expires_at),
         graceful=_maybe(node.gracefully_expires_at),
         deadline=_maybe(node.deadline),
-        wanted=tuple(wanted),
+        wanted=wanted_now(node, assessed, future),
         stuck=(node_answer.reason or _what(node), _maybe(node_answer.since))
         if node_answer.standing == NodeStanding.STUCK
         else None,

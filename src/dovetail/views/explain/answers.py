@@ -123,7 +123,7 @@ def _blocked(assessment: Assessment, node: NodeAssessment, reason_verdict: Reaso
         Sentence(cause.told, used, others),
         _since(node, reason_verdict.reason),
         free_at,
-        Sentence(next_step(cause, node)),
+        Sentence(budget_step(pool, node.member.name) if spent and pool is not None else next_step(cause, node)),
         cause.rule,
     )
 
@@ -271,8 +271,7 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
         )
         return AnswerView(NodeStanding.STUCK, None, Sentence(badge.why), since, None, Sentence(look), Rule.DELETING)
     if node.state is not NodeState.DRAINING:
-        cause = Sentence(f"{MEANING[node.state]}: its pods are gone")
-        return AnswerView(NodeStanding.WAITING, None, cause, since, None)
+        return AnswerView(NodeStanding.WAITING, None, Sentence("its pods are gone"), since, None)
     steps = drain_plan(member.pods, deadline=node.deadline, now=assessment.at).steps
     failing = _failing(member)
     waits = [_waited_for(assessment, step, failing) for step in sorted(steps, key=tells_most)]
@@ -383,8 +382,23 @@ def next_step(verdict: Verdict, node: NodeAssessment) -> str | Redactable:
         case Rule.BUDGET if not verdict.transient and verdict.until is None:
             return f"correct spec.disruption.budgets: kubectl edit nodepool {pool}"
         case Rule.BUDGET | Rule.CONSOLIDATE_AFTER:
-            return f"wait; dovetail explain nodepool/{pool} lists what uses its budgets"
+            return _wait_for_budgets(pool)
         case Rule.REPLACEMENT:
             return _replacement_step(verdict, pool, name)
         case _:
             return f"kubectl get nodepool {pool} -o yaml" if pool else ""
+
+
+def budget_step(pool: PoolAssessment, node: str) -> str:
+    """What to do about budgets that other nodes use up: to wait is no help while one does so without an end."""
+    user = next((user for user in pool.counts.consumers if user.until is None and user.node != node), None)
+    if user is None:
+        return _wait_for_budgets(pool.record.name)
+    look = f"dovetail explain node/{user.node}"
+    if user.unhealthy:
+        return f"wait until {user.node} is Ready, or have it replaced: {look} says how"
+    return f"wait; {look} says what its drain waits for"
+
+
+def _wait_for_budgets(pool: str) -> str:
+    return f"wait; dovetail explain nodepool/{pool} lists what uses its budgets"

@@ -41,7 +41,7 @@ class BadgeKind(StrEnum):
 
 
 class Badge(View, frozen=True):
-    """`until`: when a start is given up."""
+    """One word about a node. `until`: when a start is given up."""
 
     kind: BadgeKind
     since: datetime | None

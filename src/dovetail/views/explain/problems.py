@@ -16,7 +16,7 @@ from dovetail.rules.states import NodeState
 from dovetail.values.timestamp import TimeError, parse_time, spoken_time
 from dovetail.views.assessment import Assessment, NodeAssessment
 from dovetail.views.explain.badges import hanging
-from dovetail.views.findings.beside import mark_findings
+from dovetail.views.findings.beside import left_holds, mark_findings
 from dovetail.views.findings.budgets import limit_findings, unread_graceful
 from dovetail.views.findings.joined import without_repetition
 from dovetail.views.findings.pods import NOT_REPAIRED, Template, node_findings, protection_findings
@@ -48,6 +48,7 @@ def _found_problems(
         if may_be_protected(pod) and pod.active:
             yield from pod_problems(pod)
             yield from mark_findings(_subject(pod.object), pod.annotations)
+            yield from left_holds(_subject(pod.object), pod.annotations, at)
             if pod.settings.reads_protections:
                 yield from unlikely.of(pod)
     for node in nodes:
@@ -64,7 +65,7 @@ def _found_problems(
             settings=snapshot.settings,
         )
         if pool.record.unread_graceful:
-            yield unread_graceful(_subject(object_))
+            yield unread_graceful(_subject(object_), pool.record.unread_graceful)
         yield from _warnings(
             limit_findings(_subject(object_), pool.budgets, at, graceful=graceful, settings=snapshot.settings)
         )
@@ -167,7 +168,7 @@ def _deletion_problems(assessed: NodeAssessment, claim: ClaimRecord, at: datetim
             rule="DeletionHangs",
             object=claim.object if claim.deleted_at is not None else assessed.member.object,
             field="metadata.finalizers",
-            message=f"it has been going since {spoken_time(badge.since)}, and is still there: {badge.why}",
+            message=f"its deletion began {spoken_time(badge.since)}, and it is still there: {badge.why}",
             remedy="look for it in the log of the finalizer's controller; meanwhile it uses a slot of every budget",
         )
     elif assessed.state is NodeState.DRAINING and assessed.deadline is None and blockers:

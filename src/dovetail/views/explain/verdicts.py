@@ -1,4 +1,7 @@
-"""Explains whether each pod and node may be disrupted now, and which rules block it until when. The contract of 09."""
+"""Explains whether each pod and node may be disrupted now, and which rules block it until when.
+
+docs/explain.md describes the data for scripts.
+"""
 
 from collections.abc import Container, Iterable, Sequence
 from datetime import datetime

@@ -1,14 +1,18 @@
 """Findings about the annotations of guard and drive. A value that cannot be read is never acted upon."""
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from dovetail.api import names
 from dovetail.model.beside import OFF, read_budgets, read_hold, read_pod_hold, read_roll
 from dovetail.model.finding import Finding
+from dovetail.rules.protection import own_hold
 from dovetail.values.duration import DurationError, parse_nillable, shown
+from dovetail.values.timestamp import spoken_time
 from dovetail.views.findings.subject import Subject
 
+LEFT_AFTER: Final = timedelta(minutes=1)  # after its end; many holds that end together are removed at 10 a second
 _REMOVE: Final = "remove the annotation; Dovetail writes it anew if it is needed"
 
 
@@ -70,3 +74,13 @@ def mark_findings(subject: Subject, annotations: Mapping[str, str]) -> Iterator[
         elif key == names.HELD and (hold := read_hold(text)) is not None:
             remedy = "nothing to do; `dovetail cleanup` removes it for good"
             yield subject.info("HeldByDovetail", field, hold.sentence, remedy)
+
+
+def left_holds(subject: Subject, annotations: Mapping[str, str], at: datetime) -> Iterator[Finding]:
+    """The hold on a pod that outlives its end: guard or drive runs without --hold-pods now, or not at all."""
+    hold = own_hold(annotations)
+    if hold is not None and hold.until <= at - LEFT_AFTER:
+        field = f"metadata.annotations[{names.DO_NOT_DISRUPT}]"
+        message = f"was held by Dovetail until {spoken_time(hold.until)}, and nobody has removed the hold"
+        remedy = "stop guard or drive and run `dovetail cleanup`, or run it with --hold-pods again"
+        yield subject.warning(names.EventReason.HOLD_LEFT, field, message, remedy)

@@ -6,10 +6,11 @@ from datetime import datetime
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Reason
+from dovetail.api.names import GRACEFUL_EXPIRE_AFTER, Reason
 from dovetail.model.finding import Finding
-from dovetail.model.pool_records import MAX_BUDGETS
-from dovetail.model.rule_settings import DEFAULT_SETTINGS, BudgetSemantics, RuleSettings
+from dovetail.model.pool_records import GRACEFUL_FIELD, MAX_BUDGETS
+from dovetail.model.record_fields import nillable_ns
+from dovetail.model.rule_settings import DEFAULT_SETTINGS, BudgetSemantics, GracefulExpiry, RuleSettings
 from dovetail.rules.budgets import (
     BUDGETED,
     BudgetRule,
@@ -60,14 +61,28 @@ def budget_findings(
     yield from limit_findings(subject, budgets, at, graceful=graceful, settings=settings)
 
 
-def unread_graceful(subject: Subject) -> Finding:
-    """The pool asks for graceful expiry, and whoever decides does not know it (R20)."""
-    return subject.warning(
-        NOT_IN_FORCE,
-        "spec.disruption.gracefulExpireAfter",
-        "not in force: Karpenter does not know it and its CRD drops it, so nodes expire by expireAfter alone, by force",
-        "use dovetail guard, drive or run, with the annotation dovetail.dev/graceful-expire-after beside Karpenter",
-    )
+def unread_graceful(subject: Subject, field: str) -> Finding:
+    """The field of a pool asks for graceful expiry, and whoever decides does not know it (R20)."""
+    why, how = "Karpenter does not read it", "use dovetail guard, drive or run"
+    if field == GRACEFUL_FIELD:
+        why = "Karpenter does not know it and its CRD drops it"
+        how += f", with the annotation {GRACEFUL_EXPIRE_AFTER} beside Karpenter"
+    message = f"not in force: {why}, so nodes expire by expireAfter alone, by force"
+    return subject.warning(NOT_IN_FORCE, field, message, how)
+
+
+def dropped_graceful(subject: Subject, pool: objects.NodePool, settings: RuleSettings) -> Iterator[Finding]:
+    """A manifest asks for graceful expiry in a field that the CRD beside guard and drive drops (R20)."""
+    by_annotation = GRACEFUL_EXPIRE_AFTER in pool.metadata.annotations
+    dropped = settings.graceful_expiry is GracefulExpiry.ANNOTATION and not (by_annotation or pool.metadata.uid)
+    span = pool.spec.disruption.graceful_expire_after
+    if dropped and nillable_ns(span) is not None:
+        yield subject.warning(
+            NOT_IN_FORCE,
+            GRACEFUL_FIELD,
+            "not in force: Karpenter's CRD drops the field, so nodes expire by expireAfter alone, by force",
+            f'write the annotation {GRACEFUL_EXPIRE_AFTER}: "{span}" instead',
+        )
 
 
 def limit_findings(

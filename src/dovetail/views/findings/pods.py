@@ -30,7 +30,7 @@ from dovetail.values.duration import HOUR, MICROSECOND, short_duration, shown
 from dovetail.values.schedule.instants import all_of, complement, with_time_left
 from dovetail.values.schedule.window import Window
 from dovetail.values.timestamp import spoken_time
-from dovetail.views.findings.beside import mark_findings
+from dovetail.views.findings.beside import left_holds, mark_findings
 from dovetail.views.findings.subject import Subject
 
 NOT_REPAIRED = "NotRepaired"
@@ -61,6 +61,7 @@ def pod_findings(
     annotations = template.annotations
     yield from misnamed_findings(subject, template.path, annotations, template.labels, "Pod")
     yield from mark_findings(subject, annotations)
+    yield from left_holds(subject, annotations, at)
     if not any(key in annotations for key in names.PROTECTION_ANNOTATIONS):
         return
     yield from _faults(subject, template, settings)

@@ -80,5 +80,14 @@ def subject_of(place: int, document: Document) -> Subject:
     return Subject(place, document.file, kind, namespace, shown_name, generated=generated, line=document.line)
 
 
+def has_odd_name(document: Document) -> bool:
+    """Whether the name is something else than text, such as an unquoted number."""
+    try:
+        meta = decode(document, _NamedObject).metadata or _Meta()
+    except InputError:
+        return False
+    return meta.name is not None and not isinstance(meta.name, str)
+
+
 def _text(value: object) -> str:
     return shorten(value, 253) if isinstance(value, str) else ""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from dovetail.api.names import Reason
 from dovetail.model.pod_records import PodRecord
 from dovetail.rules.budgets import BUDGETED
-from dovetail.rules.nodes import is_empty, is_wanted, standing_rules
+from dovetail.rules.nodes import ReasonVerdict, is_empty, is_wanted, standing_rules
 from dovetail.rules.protection import POD_RULES, protection
 from dovetail.rules.states import IN_DISRUPTION, NodeState
 from dovetail.rules.verdict import Rule, Verdict
@@ -19,6 +19,7 @@ from dovetail.views.assessment import Assessment, NodeAssessment, is_undated, li
 from dovetail.views.drained import drained_pods
 from dovetail.views.explain.answers import answer
 from dovetail.views.explain.badges import badges
+from dovetail.views.explain.data import AnswerView
 from dovetail.views.forecast.data import (
     Blocker,
     Certainty,
@@ -48,6 +49,15 @@ class ForecastContext:
         self.at = assessment.at
         self.end = end
         self._cache: dict[Instants, tuple[bool, tuple[datetime, ...]]] = {}
+        self._told: dict[int, AnswerView] = {}  # by the `id` of the node, which the assessment keeps
+
+    def answer(self, node: NodeAssessment) -> AnswerView:
+        """What `explain` says of the node."""
+        told = self._told.get(id(node))
+        if told is None:
+            judged = list(self.assessment.reasons(node).values())
+            told = self._told[id(node)] = answer(self.assessment, node, judged)
+        return told
 
     def turns(self, when: Instants) -> tuple[datetime, ...]:
         """The instants in the span, after its beginning, at which the answer changes."""
@@ -83,9 +93,19 @@ class ForecastContext:
         )
 
 
-def node_forecast(node: NodeAssessment, future: ForecastContext, moves: Moves, begun: Drain | None) -> NodeForecast:
-    """The forecast of one node."""
-    return _NodeForecaster(node, future, moves, begun).forecast()
+def node_forecast(
+    node: NodeAssessment, future: ForecastContext, moves: Moves, begun: Drain | None, *, by_reason: bool = True
+) -> NodeForecast:
+    """The forecast of one node; `by_reason`: also of each reason."""
+    return _NodeForecaster(node, future, moves, begun).forecast(by_reason=by_reason)
+
+
+def wanted_now(forecast: NodeForecast, node: NodeAssessment, future: ForecastContext) -> tuple[Reason, ...]:
+    """The reasons for which a node that is not leaving should go now."""
+    if forecast.spans and forecast.spans[0].kind in {SpanKind.DRAINING, SpanKind.GONE}:
+        return ()
+    reasons = future.assessment.reasons(node)
+    return tuple(reason for reason in BUDGETED if _is_wanted(node, reasons[reason], future.at))
 
 
 class _NodeForecaster:
@@ -101,7 +121,7 @@ class _NodeForecaster:
         self.events: list[ForecastEvent] = []
         self.leaves_at, self.drain = self._departure(begun)
 
-    def forecast(self) -> NodeForecast:
+    def forecast(self, *, by_reason: bool) -> NodeForecast:
         node, member, machine = self.node, self.node.member, self.node.member.machine
         spans = tuple(self._spans())
         self._add_changes(spans)
@@ -127,9 +147,9 @@ class _NodeForecaster:
             gracefully_expires_at=node.gracefully_expires_at,
             deadline=deadline,
             spans=spans,
-            reasons=tuple(self._reason(reason) for reason in BUDGETED),
+            reasons=tuple(self._reason(reason) for reason in BUDGETED) if by_reason else (),
             events=tuple(self.events),
-            standing=answer(self.assessment, node, list(self.reasons.values())).standing,
+            standing=self.future.answer(node).standing,
             cut_at=self._cut_at(),
         )
 
@@ -285,19 +305,12 @@ class _NodeForecaster:
         changes = {*self.future.turns(judged.when), *(at for at in ends if at is not None and at > self.at)}
         spans: list[ReasonSpan] = []
         for start, stop in pairwise([self.at, *sorted(change for change in changes if change < end), end]):
-            wanted, allowed = self._is_wanted(reason, start), self.future.holds(judged.when, start)
+            wanted, allowed = _is_wanted(node, judged, start), self.future.holds(judged.when, start)
             if spans and (spans[-1].wanted, spans[-1].allowed) == (wanted, allowed):
                 spans[-1] = ReasonSpan(spans[-1].start, stop, wanted, allowed)
             elif start < stop:
                 spans.append(ReasonSpan(start, stop, wanted, allowed))
         return ReasonForecast(reason, judged.wanted, tuple(spans))
-
-    def _is_wanted(self, reason: Reason, at: datetime) -> bool:
-        """Time alone adds only Expired, which may end other reasons."""
-        node = self.node
-        if not self.reasons[reason].wanted and reason is not Reason.EXPIRED:
-            return False
-        return is_wanted(node.member, node.record, reason, at)
 
     def _cut_at(self) -> datetime | None:
         sets = (self.free, *(judged.when for judged in self.reasons.values()))
@@ -337,6 +350,13 @@ class _NodeForecaster:
     def _add(self, at: datetime, type_: ForecastEventType, message: str, exact: bool) -> None:
         certainty = Certainty.EXACT if exact else Certainty.ASSUMED
         self.events.append(ForecastEvent(at, type_, self.node.member.object, message, certainty))
+
+
+def _is_wanted(node: NodeAssessment, judged: ReasonVerdict, at: datetime) -> bool:
+    """Time alone adds only Expired, which may end other reasons."""
+    if not judged.wanted and judged.reason is not Reason.EXPIRED:
+        return False
+    return is_wanted(node.member, node.record, judged.reason, at)
 
 
 def _again(pod: PodRecord, verdict: Verdict, at: datetime) -> Verdict:

@@ -1,4 +1,4 @@
-"""Finds what is wrong or surprising in manifests before they are applied. The contract of 09."""
+"""Finds what is wrong or surprising in manifests before they are applied."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.conversion import OLD_VERSION, REMOVED_KINDS, to_v1
-from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.api.documents import Document, InputError, decode, group_of, plain_value
 from dovetail.api.yaml_events import shorten
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.node_records import claim_record
@@ -27,11 +27,12 @@ from dovetail.views.findings.pods import (
     node_findings,
     pod_findings,
 )
-from dovetail.views.findings.subject import NO_NAME, Subject, subject_of
+from dovetail.views.findings.subject import NO_NAME, Subject, has_odd_name, subject_of
 from dovetail.views.lint.chart_values import VALUES, values_findings
 from dovetail.views.lint.pdbs import SelectablePods, pdb_findings
 from dovetail.views.lint.placing import PoolNodes, placing_of, pool_nodes
 from dovetail.views.lint.pools import (
+    ADDED_FIELDS,
     NO_DRAIN_LIMIT,
     claim_findings,
     class_findings,
@@ -48,7 +49,7 @@ _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _MAX_NAMED = 10
 # The kinds that lint checks, by group and kind, and the version that the API serves.
 _VERSIONS = {
-    **{(version.rpartition("/")[0], kind): "v1" for version, kind in objects.KINDS_WITH_PODS},
+    **{(group_of(version), kind): "v1" for version, kind in objects.KINDS_WITH_PODS},
     ("", "Node"): "v1",
     ("policy", "PodDisruptionBudget"): "v1",
     (names.GROUP, names.NODEPOOL_KIND): names.VERSION,
@@ -59,11 +60,12 @@ _VERSIONS = {
 CHECKED_KINDS = frozenset(kind for _, kind in (*_VERSIONS, *REMOVED_KINDS, *AUTOSCALERS, *VALUES))
 NOT_CHECKED = "NotChecked"
 _NODE_CLASS = "NodeClass"
+_NAME = "metadata.name"
 
 
 def is_checked(api_version: str, kind: str) -> bool:
     """Whether `lint` reads objects of the kind; of others it only counts them."""
-    key = (api_version.rpartition("/")[0], kind)
+    key = (group_of(api_version), kind)
     return any(key in kinds for kinds in (_VERSIONS, REMOVED_KINDS, AUTOSCALERS, VALUES)) or kind.endswith(_NODE_CLASS)
 
 
@@ -192,6 +194,9 @@ class _Linter:
             self._found[subject].append(problem)
         self._compare_graces()
         self._join_drains()
+        for subject, found in self._found.items():
+            if subject.name == NO_NAME:  # whoever decodes the object refuses the name again
+                found[1:] = [each for each in found[1:] if (each.rule, each.field) != ("InvalidObject", _NAME)]
         files = {file: rank for rank, file in enumerate(dict.fromkeys(subject.file for subject in self._found))}
         return [
             problem
@@ -203,8 +208,10 @@ class _Linter:
 
     def _identity(self, subject: Subject, document: Document, group: str) -> Iterator[Finding]:
         if subject.name == NO_NAME:
-            message = "the object has no name: the API server refuses it"
-            yield subject.error("InvalidObject", "metadata.name", message, "add metadata.name")
+            what, how = ("the object has no name", "add metadata.name")
+            if has_odd_name(document):
+                what, how = ("the name is not a string", "put the name in quotes")
+            yield subject.error("InvalidObject", _NAME, f"{what}: the API server refuses it", how)
         elif not subject.generated:
             unit = self._unit_of(subject.file)
             first = self._seen.setdefault((unit, group, document.kind, subject.namespace, subject.name), document)
@@ -281,7 +288,7 @@ class _Linter:
         node, findings = _decoded(subject, document, objects.Node, self._settings)
         if node is None:
             return findings
-        self._pool_nodes["Node", node.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
+        self._pool_nodes["Node", node.metadata.pool] += 1
         if node.spec.provider_id:
             self._provider_ids[node.metadata.name] = node.spec.provider_id
         annotations = node.metadata.annotations
@@ -314,7 +321,7 @@ class _Linter:
     def _as_one(self, subject: Subject, findings: list[Finding]) -> list[Finding]:
         """The fields that a new version moves or renames are one finding: that about the version."""
         fields = [problem for problem in findings if is_change_of_version(problem)]
-        changed = [problem for problem in fields if problem.remedy != f"add {problem.field}"]
+        changed = [problem for problem in fields if problem.field not in ADDED_FIELDS]
         changes = "".join(f"; {problem.field}: {problem.remedy}" for problem in changed)
         for place, problem in enumerate(self._found[subject]):
             if problem.rule == "OldApiVersion":
@@ -335,7 +342,7 @@ class _Linter:
             ]
         if subject.kind == names.NODECLAIM_KIND:
             claim = _decode(document, objects.NodeClaim)
-            self._pool_nodes[subject.kind, claim.metadata.labels.get(names.NODEPOOL_LABEL, "")] += 1
+            self._pool_nodes[subject.kind, claim.metadata.pool] += 1
             grace_ns = claim_record(claim).grace_period_ns
             self._claims.append(_DrainTime(subject, claim.status.node_name, claim.status.provider_id, grace_ns))
             return claim_findings(subject, claim, self._settings)

@@ -18,7 +18,7 @@ from dovetail.values.duration import DurationError, parse_nillable, parse_simple
 from dovetail.values.mending import is_unitless, meant_duration
 from dovetail.values.spelling import meant_word
 from dovetail.views.findings.beside import mark_findings
-from dovetail.views.findings.budgets import BUDGETS, budget_findings, unread_graceful
+from dovetail.views.findings.budgets import BUDGETS, budget_findings, dropped_graceful, unread_graceful
 from dovetail.views.findings.joined import INVALID
 from dovetail.views.findings.pods import annotation_field, misnamed_findings, node_findings
 from dovetail.views.findings.subject import Subject
@@ -57,15 +57,13 @@ _MOVED = {
 }
 # Values of older versions that still have one meaning.
 _FORMER_VALUES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
-# Fields that v1 moves or renames.
-_CHANGED_FIELDS = frozenset(
-    {
-        "spec.disruption.expireAfter",
-        "spec.disruption.consolidationPolicy",
-        *(f"{path}.{name}" for path in ("spec", _TEMPLATE) for name in ("kubelet", "nodeClassRef.apiVersion")),
-        *(f"{path}.nodeClassRef.group" for path in ("spec", _TEMPLATE)),
-    }
-)
+# Fields that v1 has in the place of others, and those that it moves, renames or has in their place.
+ADDED_FIELDS = frozenset(f"{path}.nodeClassRef.group" for path in ("spec", _TEMPLATE))
+_CHANGED_FIELDS = ADDED_FIELDS | {
+    "spec.disruption.expireAfter",
+    "spec.disruption.consolidationPolicy",
+    *(f"{path}.{name}" for path in ("spec", _TEMPLATE) for name in ("kubelet", "nodeClassRef.apiVersion")),
+}
 
 
 def is_change_of_version(problem: Finding) -> bool:
@@ -136,7 +134,7 @@ def field_remedy(kind: str, value: object, violation: SchemaViolation) -> str:
 def _remedy(schema: Schema, value: object, violation: SchemaViolation) -> str:
     field = violation.field
     wanted, (given, name) = _schema_at(schema, field), _value_at(value, field)
-    if violation.message == "is required":
+    if violation.missing:
         return f"add {field}"
     if wanted.get("type") == "string" and isinstance(given, int | float) and not isinstance(given, bool):
         return "put it in quotes"
@@ -146,6 +144,8 @@ def _remedy(schema: Schema, value: object, violation: SchemaViolation) -> str:
         allowed = [str(value) for value in wanted["enum"]]
         near = meant_reason(given) if name == "reasons" else _FORMER_VALUES.get(given) or meant_word(given, allowed)
         return f"write {near}" if near else f"write one of {', '.join(allowed)}"
+    if isinstance(given, str) and name == "group" and (group := given.partition("/")[0]):
+        return f"write {shorten(group, 100)}, without the version"
     if isinstance(given, str) and name == "duration":
         return budget_duration_remedy(given)
     if isinstance(given, str) and name in _DURATIONS:
@@ -292,7 +292,8 @@ def pool_findings(
     yield from _expiry(subject, pool, graceful)
     yield from budget_findings(subject, pool, at, graceful=graceful is not None, nodes=nodes, settings=settings)
     if record.unread_graceful:
-        yield unread_graceful(subject)
+        yield unread_graceful(subject, record.unread_graceful)
+    yield from dropped_graceful(subject, pool, settings)
     for flaw in field_flaws(pool):  # the API server lets them pass (01 §4.2)
         message = f"{flaw.message}; no node is made from the pool: its condition ValidationSucceeded is False"
         yield subject.error(UNUSABLE, shorten(flaw.field, 300), message, flaw.remedy)
@@ -327,7 +328,7 @@ def claim_findings(subject: Subject, claim: objects.NodeClaim, settings: RuleSet
     yield from misnamed_findings(subject, "metadata", claim.metadata.annotations, claim.metadata.labels)
     yield from node_findings(subject, "metadata", claim.metadata.annotations, settings)
     yield from mark_findings(subject, claim.metadata.annotations)
-    if not claim.metadata.labels.get(names.NODEPOOL_LABEL):
+    if not claim.metadata.pool:
         yield from _times(subject, claim.spec, "spec")
 
 

@@ -33,7 +33,7 @@ def recorded(document: Document) -> dict[str, Any] | None:
 
     It is first decoded as `explain` does, so that every field has the expected type.
     """
-    type_ = RECORDED.get((document.api_version.rpartition("/")[0], document.kind))
+    type_ = RECORDED.get((document.group, document.kind))
     if type_ is None:
         return None
     if not decode(document, type_).metadata.name:

@@ -17,6 +17,7 @@ from dovetail.views.simulation.report import (
     MachineLife,
     SimulationReport,
     by_hour_of_day,
+    figure_text,
     most_important,
 )
 
@@ -362,5 +363,4 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Seque
 
 
 def _number(value: float, *, sign: bool = False) -> str:
-    text = f"{value:.0f}" if value == int(value) else f"{value:.3f}"
-    return f"+{text}" if sign and value > 0 else text
+    return f"+{figure_text(value)}" if sign and value > 0 else figure_text(value)

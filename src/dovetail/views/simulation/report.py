@@ -1,4 +1,4 @@
-"""The report of a simulation: nodes that came and went and why, the cost, and the timeline (09)."""
+"""The report of a simulation: nodes that came and went and why, the cost, and the timeline."""
 
 import re
 from collections import Counter
@@ -159,7 +159,7 @@ _MATTERS: Final = 5  # and what weighs more
 _KEPT: Final = (
     "pods evicted despite their annotations",
     "pods forced despite their annotations",
-    "nodes taken too early (late)",
+    "nodes taken too early",
     "nodes held",
     "hours of nodes held",
 )
@@ -233,6 +233,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         """With the unit, for people."""
         return f"{self.what} ($)" if self.what in _IN_DOLLARS else self.what
+
+
+def figure_text(value: float) -> str:
+    """A figure with three decimals at most."""
+    return str(round(value, 3)).removesuffix(".0")
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

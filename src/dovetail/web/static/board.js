@@ -1,7 +1,7 @@
 // The board as the page holds it: rows by key, put right by deltas, and what follows from them.
 
 import { DAY, setClock } from './times.js';
-import { BLOCKED, DRAINING, FREE, GONE, categoryOf } from './words.js';
+import { BLOCKED, DRAINING, FREE, GONE, categoryOf, reference } from './words.js';
 
 export class Board {
   constructor() {
@@ -138,7 +138,7 @@ const FIELDS = {
   type: (row, value) => row.type.toLowerCase().includes(value),
   reason: (row, value) => row.wanted.some((each) => each.toLowerCase() === value),
   rule: (row, value, at) => causesOf(row, spanAt(row, at)).some(([rule]) => rule === value),
-  ns: (row, value) => row.causes.some(([, object]) => object.toLowerCase().startsWith(`pod/${value}/`)),
+  ns: (row, value) => row.causes.some(([, object]) => reference(object).namespace.toLowerCase() === value),
   by: (row, value, at) => causesOf(row, spanAt(row, at)).some(([, , workload]) => workload.toLowerCase() === value),
   is: (row, value, at) => (IS[value] ? IS[value](row, at) : false),
 };

@@ -5,7 +5,7 @@ import { track } from './drawing.js';
 import { h, s } from './elements.js';
 import { badgeWords } from './sentences.js';
 import { Scale, ago, full, localised, seconds, stamp } from './times.js';
-import { KINDS, STATES, count, objectName } from './words.js';
+import { KINDS, STATES, count, objectName, reference, shortName } from './words.js';
 
 const PODS_SHOWN = 200;
 const TALL = 40;
@@ -35,7 +35,7 @@ export function drawDetails(host, details, row, { now, length, onClose }) {
 }
 
 export function drawWaiting(host, key, onClose) {
-  host.replaceChildren(h('div', { class: 'drawer-head' }, h('h2', { tabindex: -1 }, key.slice(key.indexOf('/') + 1)), h('button', { type: 'button', class: 'plain close', 'aria-label': 'Close', onclick: onClose }, '×')), h('div', { class: 'drawer-body' }, h('p', { class: 'nothing' }, 'Loading …')));
+  host.replaceChildren(h('div', { class: 'drawer-head' }, h('h2', { tabindex: -1 }, reference(key).path), h('button', { type: 'button', class: 'plain close', 'aria-label': 'Close', onclick: onClose }, '×')), h('div', { class: 'drawer-body' }, h('p', { class: 'nothing' }, 'Loading …')));
 }
 
 export function drawFailure(host, message) {
@@ -104,12 +104,12 @@ function verdictLine(verdict, now) {
   return h('li', { class: verdict.allowed ? 'yes' : 'no' },
     h('span', { class: 'tick-sign', role: 'img', 'aria-label': word }, sign),
     h('span', {}, h('code', {}, verdict.rule), ` ${localised(verdict.message)}${until_}`),
-    verdict.blockers?.length && h('ul', { class: 'verdicts' }, ...verdict.blockers.slice(0, PODS_SHOWN).map((each) => h('li', { class: 'no' }, h('span', { class: 'tick-sign', role: 'img', 'aria-label': 'blocks' }, '✗'), h('span', {}, h('span', { class: 'mono' }, each.object.replace(/^Pod\//, '')), ' ', h('code', {}, each.rule), ` ${localised(each.message)}`)))));
+    verdict.blockers?.length && h('ul', { class: 'verdicts' }, ...verdict.blockers.slice(0, PODS_SHOWN).map((each) => h('li', { class: 'no' }, h('span', { class: 'tick-sign', role: 'img', 'aria-label': 'blocks' }, '✗'), h('span', {}, h('span', { class: 'mono' }, shortName(each.object)), ' ', h('code', {}, each.rule), ` ${localised(each.message)}`)))));
 }
 
 function forced(node, now) {
   if (!node.forcedDeletions?.length) return null;
-  return part('Deleted by force if still there', h('table', { class: 'small-table' }, h('tbody', {}, ...node.forcedDeletions.slice(0, PODS_SHOWN).map((each) => h('tr', {}, h('td', { class: 'mono' }, each.pod.replace(/^Pod\//, '')), h('td', {}, full(each.at, now)), h('td', {}, `${each.graceSeconds}s of grace`))))));
+  return part('Deleted by force if still there', h('table', { class: 'small-table' }, h('tbody', {}, ...node.forcedDeletions.slice(0, PODS_SHOWN).map((each) => h('tr', {}, h('td', { class: 'mono' }, shortName(each.pod)), h('td', {}, full(each.at, now)), h('td', {}, `${each.graceSeconds}s of grace`))))));
 }
 
 function podsPart(details, now) {

@@ -2,7 +2,7 @@
 
 import { causesOf, freeAt, freeWord, isLeaving, isNever, kindAt, nextChange, spanAt } from './board.js';
 import { dayTime, span, stamp, until } from './times.js';
-import { BLOCKED, DRAINING, EVENTS, FREE, GONE, STATES, count, objectName } from './words.js';
+import { BLOCKED, DRAINING, EVENTS, FREE, GONE, STATES, count, objectName, reference } from './words.js';
 
 export function spanWords(row, at, most = 3) {
   const found = spanAt(row, at);
@@ -55,7 +55,8 @@ export function rowWords(row, now) {
 
 export function eventWords([when, type, object, sure], now) {
   const at = when || now;
-  const name = object.startsWith('Pod/') ? ` ${object.slice(4)}` : '';
+  const { kind, path } = reference(object);
+  const name = kind === 'Pod' && path ? ` ${path}` : '';
   return `${dayTime(at)} ${EVENTS[type] || type}${name}, ${until(at, now)}${sure ? '' : ', if nothing but time changes'}`;
 }
 

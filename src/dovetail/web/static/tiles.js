@@ -3,7 +3,7 @@
 import { becomesFree, causesOf, expiresSoon, freeWord, isForced, isLeaving, isNever, kindAt, spanAt } from './board.js';
 import { h } from './elements.js';
 import { DAY, dayTime, localised, span } from './times.js';
-import { BLOCKED, categoryOf, count, objectName } from './words.js';
+import { BLOCKED, categoryOf, count, objectName, reference } from './words.js';
 
 const SHOWN = 3;
 const HERDS = { expires: 'expire', 'gracefully-expires': 'expire gracefully', free: 'become free', disrupts: 'may be disrupted', forced: 'end by force', deadline: 'end by force' };
@@ -32,7 +32,7 @@ function tally(blockers, row, now) {
   const seen = new Set();
   for (const cause of causesOf(row, spanAt(row, now))) {
     const [rule, object, workload, hidden] = cause;
-    const name = hidden ? 'namespaces that you may not list' : workload || (object.startsWith('Pod/') ? object.split('/')[1] : object);
+    const name = hidden ? 'namespaces that you may not list' : workload || reference(object).namespace || object;
     const key = `${name}\n${rule}`;
     if (seen.has(key)) continue;
     seen.add(key);

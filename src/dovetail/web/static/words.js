@@ -54,9 +54,20 @@ export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString('en')} ${number === 1 ? one : many}`;
 }
 
-// The object of a cause, for people: Pod/shop/cart-0 becomes shop/cart-0.
+// The answers name objects as `explain -o json` does: Pod/shop/cart-0, Node/n1, Pod. Only this takes such a text apart.
+export function reference(text) {
+  const [kind, ...path] = text.split('/');
+  return { kind, namespace: path.length > 1 ? path[0] : '', path: path.join('/') };
+}
+
+// An object for people: Pod/shop/cart-0 becomes shop/cart-0.
+export function shortName(object) {
+  const { kind, path } = reference(object);
+  return kind === 'Pod' && path ? path : object;
+}
+
+// The object of a cause, for people.
 export function objectName(cause) {
   const [, object, , hidden] = cause;
-  if (hidden) return `${count(hidden, 'pod')} in namespaces that you may not list`;
-  return object.startsWith('Pod/') ? object.slice(4) : object;
+  return hidden ? `${count(hidden, 'pod')} in namespaces that you may not list` : shortName(object);
 }

@@ -17,7 +17,7 @@ SOON, LATER = NOW + timedelta(minutes=1), NOW + timedelta(hours=1)
 
 
 def hold(until: datetime | None = SOON, by: BesideMode = BesideMode.GUARD) -> Hold:
-    return Hold(by=by, until=until, why="disruption-schedule Pod/default/web")
+    return Hold(by=by, until=until, why="disruption-schedule")
 
 
 def node(value: str | None = None, mark: Hold | str | None = None) -> NodeRecord:

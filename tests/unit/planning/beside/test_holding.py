@@ -76,7 +76,7 @@ def test_pods_that_are_finished_or_terminating_hold_nothing(gone: dict[str, Any]
 def test_the_pod_that_blocks_longest_is_named() -> None:
     pods = [pod("a", **NIGHT), pod("b", do_not_disrupt="240h"), pod("c")]
     decision = hold_decision(pods, at("2026-03-06T01:00:00Z"), LEAD)
-    assert decision.why == "do-not-disrupt Pod/default/b"
+    assert decision.pod is pods[1]
     assert decision.blocker is not None
     assert decision.blocker.rule is Rule.DO_NOT_DISRUPT
 

@@ -10,7 +10,7 @@ from dovetail.planning.beside.marks import MarkAction, MarkChange, hold_change, 
 from tests.harness.builders import at, node
 
 NOW = at("2026-03-06T12:00:00Z")
-HOLD = Hold(by=BesideMode.GUARD, until=at("2026-03-06T13:00:00Z"), why="do-not-disrupt Pod/default/web")
+HOLD = Hold(by=BesideMode.GUARD, until=at("2026-03-06T13:00:00Z"), why="do-not-disrupt")
 OTHERS = msgspec.structs.replace(HOLD, by=BesideMode.DRIVE)
 OVER = msgspec.structs.replace(HOLD, until=at("2026-03-06T11:59:59Z"))
 LATER = msgspec.structs.replace(HOLD, until=at("2026-03-06T18:00:00Z"))

@@ -21,13 +21,14 @@ def guarded(
     held: bool = False,
     rolled: str | None = None,
     stamped: bool = False,
+    hashed: bool = True,
     pods: tuple[Any, ...] = (),
     node: dict[str, Any] | None = None,
     **claim: Any,
 ) -> GuardedNode:
     name = f"n{number}"
     record = builders.claim(name, provider_id=f"kwok://{name}", **{"created": f"2026-03-0{number}T00:00:00Z", **claim})
-    record = type(record)(**{**as_dict(record), "rolled": rolled, "stamped": stamped})
+    record = type(record)(**{**as_dict(record), "rolled": rolled, "stamped": stamped, "hashed": hashed})
     return GuardedNode(member(record, builders.node(name, **(node or {})), pods), held)
 
 
@@ -80,6 +81,7 @@ def test_claims_that_are_stamped_or_leaving_use_up_the_budget_once() -> None:
         {"node": {"do_not_disrupt": "2000h"}},
         {"pods": (builders.pod(do_not_disrupt="true"),)},
         {"created": "2026-03-09T12:00:00Z"},
+        {"hashed": False},
     ],
 )
 def test_who_is_not_stamped(why_not: dict[str, Any]) -> None:

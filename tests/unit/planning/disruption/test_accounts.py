@@ -496,7 +496,7 @@ def test_a_node_with_pods_in_a_pool_in_back_off_is_unmovable() -> None:
     (why,) = without_moves(node(), active).unmovable
     assert str(why) == (
         "NodePool default: the last 3 consolidations that moved pods saved $0 of the promised $0 an hour; "
-        "again from 2026-03-06T13:00:00Z"
+        "no pods are moved before 2026-03-06T13:00:00Z"
     )
     bare, elsewhere = node(pods=()), node(pool="other")
     assert without_moves(bare, active) is bare

@@ -96,6 +96,6 @@ def test_a_node_with_pods_in_back_off_is_unmovable() -> None:
     active = after(AT).active(AT + SECOND)
     (why,) = left_alone(NODE, active).unmovable
     assert "shop/p1" in str(why)
-    assert "again from" in str(why)
+    assert "it stays until" in str(why)
     other = used("b", pod("p3")).candidate
     assert left_alone(other, active) is other

@@ -9,7 +9,7 @@ from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import REASONS, DisruptionBoard, Method, PoolFacts, RemainingBudgets
-from dovetail.planning.disruption.commands import command_id
+from dovetail.planning.disruption.commands import PodDestination, command_id
 from dovetail.planning.disruption.methods import _METHODS, Decision, _Pass, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.rules.budgets import PoolCounts, allowance, read_budgets
@@ -134,7 +134,7 @@ def test_consolidation_is_decided_besides_empty_nodes_and_counts_on_none_of_them
         (Method.SINGLE_NODE, ["b"]),
     ]
     assert decision.validated_first
-    assert decision.commands[1].landing == {"p": "node/z"}
+    assert decision.commands[1].landing == {"p": PodDestination(node="z")}
 
 
 def test_what_empty_nodes_take_of_the_budget_is_gone_for_consolidation() -> None:
@@ -178,7 +178,7 @@ def test_a_node_whose_pods_cost_nothing_to_move_goes_if_they_have_a_place() -> N
     on = board(free, room("b", 4), reasons={EMPTY: [free]})
     (command,) = passed(on).commands
     assert (command.method, command.decision) == (Method.EMPTINESS, "delete")
-    assert command.landing == {"p1": "node/b"}
+    assert command.landing == {"p1": PodDestination(node="b")}
 
 
 def test_nodes_whose_pods_cost_nothing_share_the_room_that_there_is_and_the_budget_of_empty() -> None:
@@ -197,7 +197,7 @@ def test_empty_nodes_go_first_and_take_no_pods_of_others() -> None:
     assert nodes(found) == [["a"]]
     found = passed(board(bare, free, room("c", 4), reasons={EMPTY: [bare, free]}))
     assert nodes(found) == [["a"], ["b"]]
-    assert [command.landing for command in found.commands] == [{}, {"p1": "node/c"}]
+    assert [command.landing for command in found.commands] == [{}, {"p1": PodDestination(node="c")}]
 
 
 def test_pods_that_wait_do_not_stop_emptiness() -> None:
@@ -301,20 +301,28 @@ def test_each_is_exchanged_for_its_own_and_pods_are_not_put_where_they_would_hav
     types = [machine("two", 2, price=100)]
     decision = passed(board(*some, types=types, reasons={DRIFTED: some}))
     assert nodes(decision) == [["a"], ["b"], ["c"]]
-    assert [dict(each.landing) for each in decision.commands] == [{f"p{name}": "replacement 1"} for name in "abc"]
+    assert [dict(each.landing) for each in decision.commands] == [
+        {f"p{name}": PodDestination(replacement=1)} for name in "abc"
+    ]
 
 
 def test_where_nothing_new_can_be_had_one_of_them_takes_the_pods_of_the_others() -> None:
     some = [used(name, pod(f"p{name}"), since=AT) for name in "abc"]
     decision = passed(board(*some, reasons={DRIFTED: some}))
-    assert [dict(each.landing) for each in decision.commands] == [{"pa": "node/b"}, {"pc": "node/b"}]
+    assert [dict(each.landing) for each in decision.commands] == [
+        {"pa": PodDestination(node="b")},
+        {"pc": PodDestination(node="b")},
+    ]
     assert decision.standing == {"b"}
 
 
 def test_a_place_is_given_once() -> None:
     some = [used(name, pod(f"p{name}", "3"), since=AT) for name in "ab"]
     decision = passed(board(*some, room("z", 4), types=[machine("four", 4, price=100)], reasons={DRIFTED: some}))
-    assert [dict(each.landing) for each in decision.commands] == [{"pa": "node/z"}, {"pb": "replacement 1"}]
+    assert [dict(each.landing) for each in decision.commands] == [
+        {"pa": PodDestination(node="z")},
+        {"pb": PodDestination(replacement=1)},
+    ]
 
 
 def test_whoever_moves_at_the_same_time_is_not_crowded_out() -> None:
@@ -330,7 +338,7 @@ def test_a_node_that_is_coming_up_for_others_is_not_waited_for() -> None:
     going, coming = used("a", pod("p1", "1")), used("new", initialized=False)
     types = [machine("two", 2, price=100)]
     decision = passed(board(going, coming, types=types, owed=[owed], reasons={DRIFTED: [going]}))
-    assert [dict(each.landing) for each in decision.commands] == [{"p1": "replacement 1"}]
+    assert [dict(each.landing) for each in decision.commands] == [{"p1": PodDestination(replacement=1)}]
 
 
 def test_a_node_whose_pods_have_no_place_does_not_keep_the_next_one_waiting() -> None:
@@ -360,7 +368,10 @@ def test_drift_may_need_several_new_nodes_and_asks_for_no_price() -> None:
     (command,) = decision.commands
     assert command.decision == "replace"
     assert len(command.replacements) == 2
-    assert sorted(command.landing.items()) == [("p1", "replacement 1"), ("p2", "replacement 2")]
+    assert sorted(command.landing.items()) == [
+        ("p1", PodDestination(replacement=1)),
+        ("p2", PodDestination(replacement=2)),
+    ]
     assert command.savings is None
 
 
@@ -486,7 +497,7 @@ def test_pods_are_said_to_land_on_the_replacement_that_the_command_has() -> None
     on = board(going, room("b", 1), owed=[waiting], types=types, reasons={DRIFTED: [going]})
     (command,) = passed(on).commands
     assert len(command.replacements) == 1
-    assert command.landing == {"p1": "replacement 1", "p2": "node/b"}
+    assert command.landing == {"p1": PodDestination(replacement=1), "p2": PodDestination(node="b")}
 
 
 # -- waves of drift and expiration -------------------------------------------------------------------------------------

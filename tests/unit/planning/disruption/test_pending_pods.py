@@ -61,11 +61,11 @@ def test_what_is_held_back_says_for_which_pod_and_until_when() -> None:
     a, b = (used(name, pod(f"x{name}")).candidate for name in "ab")
     for reason in (EMPTY, UNDERUTILIZED):
         (why,) = held_back(a, reason, found).unmovable
-        assert str(why) == f"pending pods like shop/p could run here; again from {until} at the latest"
+        assert str(why) == f"pending pods like shop/p could run here; it stays until {until} at most"
         assert "shop/p" not in str(why.redacted(lambda _: False))
     (why,) = held_back(b, UNDERUTILIZED, found).unmovable
     until = "2026-03-06T12:08:00Z"
-    assert str(why) == f"pending pods like shop/o need new nodes of NodePool default; again from {until} at the latest"
+    assert str(why) == f"pending pods like shop/o need new nodes of NodePool default; it stays until {until} at most"
     assert held_back(b, EMPTY, found) is b
     other = used("c", pool="other").candidate
     assert held_back(other, UNDERUTILIZED, found) is other

@@ -14,11 +14,11 @@ from dovetail.sim.actors.daemon_set import (
     plan,
     target_of,
 )
-from dovetail.sim.actors.fit import NodeUsage
 from dovetail.sim.actors.job import Tally, outcome, retry_at, wanted_pods
 from dovetail.sim.actors.node_lifecycle import called_for, evicted_at, taints_after
 from dovetail.sim.actors.pdb import ControllerScale, NoController, expected_pods, health, pdb_status
 from dovetail.sim.actors.pod_life import ends_at, stopped_at
+from dovetail.sim.actors.scheduling.fit import NodeUsage
 from dovetail.sim.actors.stateful_set import OrdinalAction, OrdinalStep, next_steps, wanted
 from dovetail.values.timestamp import format_time
 from tests.harness import manifests

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.sim.actors.amounts import pod_requests
-from dovetail.sim.actors.demand import Demand, host_ports, tolerates
-from dovetail.sim.actors.fit import (
+from dovetail.sim.actors.scheduling.amounts import pod_requests
+from dovetail.sim.actors.scheduling.demand import Demand, host_ports, tolerates
+from dovetail.sim.actors.scheduling.fit import (
     FITS,
     NO_AFFINITY,
     NO_PORTS,

@@ -7,8 +7,8 @@ import pytest
 
 from dovetail.ports import OutcomeUnknown
 from dovetail.sim.actors.cluster import SimCluster, run
-from dovetail.sim.actors.fit import FITS
-from dovetail.sim.actors.placement import Answers, SchedulerCache, Supposition, answer, place
+from dovetail.sim.actors.scheduling.fit import FITS
+from dovetail.sim.actors.scheduling.placement import Answers, SchedulerCache, Supposition, answer, place
 from dovetail.sim.actors.wire import PODS, condition_of, deleting, name_of, node_of, status_of
 from dovetail.sim.server.faults import Fault
 from tests.harness import manifests

@@ -6,10 +6,17 @@ from typing import Any
 import pytest
 
 from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL
-from dovetail.sim.actors.demand import Demand
-from dovetail.sim.actors.fit import NodeUsage
-from dovetail.sim.actors.placement import Answers, SchedulerCache, place
-from dovetail.sim.actors.topology import AFFINITY, ANTI_AFFINITY, EXISTING_ANTI, SPREAD, SPREAD_LABEL, Surroundings
+from dovetail.sim.actors.scheduling.demand import Demand
+from dovetail.sim.actors.scheduling.fit import NodeUsage
+from dovetail.sim.actors.scheduling.placement import Answers, SchedulerCache, place
+from dovetail.sim.actors.scheduling.topology import (
+    AFFINITY,
+    ANTI_AFFINITY,
+    EXISTING_ANTI,
+    SPREAD,
+    SPREAD_LABEL,
+    Surroundings,
+)
 from tests.harness import manifests
 
 WEB = {"matchLabels": {"app": "web"}}

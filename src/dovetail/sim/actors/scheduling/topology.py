@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from dovetail.api.names import TaintEffect
-from dovetail.sim.actors.demand import Demand, Labels, Neighbours, Spread, untolerated
-from dovetail.sim.actors.fit import FITS, Fit, NodeUsage, wants
+from dovetail.sim.actors.scheduling.demand import Demand, Labels, Neighbours, Spread, untolerated
+from dovetail.sim.actors.scheduling.fit import FITS, Fit, NodeUsage, wants
 
 SPREAD = "node(s) didn't match pod topology spread constraints"
 SPREAD_LABEL = f"{SPREAD} (missing required label)"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dovetail.api.names import UNSCHEDULABLE_TAINT, TaintEffect
-from dovetail.sim.actors.amounts import pod_requests, score_requests
+from dovetail.sim.actors.scheduling.amounts import pod_requests, score_requests
 from dovetail.sim.actors.wire import Raw, labels_of, namespace_of, selector_of
 from dovetail.values.selector import Expression, Selector
 

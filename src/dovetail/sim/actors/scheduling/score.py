@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL, TaintEffect
-from dovetail.sim.actors.demand import Demand, tolerates
-from dovetail.sim.actors.fit import NodeUsage, term_matches
-from dovetail.sim.actors.topology import Crowd, Nodes, by_domain, domain_counts
+from dovetail.sim.actors.scheduling.demand import Demand, tolerates
+from dovetail.sim.actors.scheduling.fit import NodeUsage, term_matches
+from dovetail.sim.actors.scheduling.topology import Crowd, Nodes, by_domain, domain_counts
 
 # kube-scheduler's default weights.
 _TAINTS, _NODE_AFFINITY, _SPREAD, _POD_AFFINITY = 3, 2, 2, 2

@@ -7,7 +7,7 @@
             await karpenter.start()
 
 Its hands are Dovetail's own controllers, where these behave as Karpenter's do. What it reads differs: see
-`karpenter_view`. So does how it decides: see `karpenter_disruption`.
+`karpenter.view`. So does how it decides: see `karpenter.disruption`.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ from dovetail.runtime.manager import Controller, Manager, ManagerTimings
 from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.scheduling.default_spread import SchedulerProfiles
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.actors.karpenter_disruption import KarpenterCommands, KarpenterDisruption, KarpenterStrays
-from dovetail.sim.actors.karpenter_view import KarpenterClient, KarpenterView
+from dovetail.sim.karpenter.disruption import KarpenterCommands, KarpenterDisruption, KarpenterStrays
+from dovetail.sim.karpenter.view import KarpenterClient, KarpenterView
 from dovetail.sim.loop.virtual_loop import InlineCompute
 
 NAME: Final = "karpenter"

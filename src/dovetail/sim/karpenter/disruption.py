@@ -33,7 +33,7 @@ from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.manager import Context
 from dovetail.runtime.tasks import within
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.sim.actors.karpenter_view import KarpenterView
+from dovetail.sim.karpenter.view import KarpenterView
 from dovetail.state.scheduling import SchedulingState
 from dovetail.state.store import Change
 
@@ -53,7 +53,7 @@ class _KarpenterCommand(msgspec.Struct):
 
 
 class KarpenterCommands(KeyedController[str]):
-    """Keys are ids of commands."""
+    """The part of Karpenter that carries commands out. Keys are ids of commands."""
 
     name = "disruption.queue"
 
@@ -143,7 +143,7 @@ class KarpenterCommands(KeyedController[str]):
 
     def _nominate(self, begun: _KarpenterCommand) -> None:
         """Keeps the nodes that get the pods."""
-        landing = {where.removeprefix("node/") for where in begun.of.landing.values() if where.startswith("node/")}
+        landing = {where.node for where in begun.of.landing.values() if where.node}
         claims = (self._cluster.claims.value(name) for name in begun.replacements)
         nodes = (name for claim in claims if claim is not None for name in self._cluster.node_names(claim))
         for node in sorted({*landing, *nodes}):

@@ -5,7 +5,7 @@ from dovetail.api.pod_specs import TopologySpreadConstraint
 from dovetail.scheduling.default_spread import DEFAULT_SCHEDULER, SchedulerProfiles, deduced_selector
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import ActorContext
-from dovetail.sim.actors.demand import Spread
+from dovetail.sim.actors.scheduling.demand import Spread
 from dovetail.sim.actors.watch import WatchCache
 from dovetail.sim.actors.wire import REPLICASETS, STATEFULSETS, Kind, Raw
 from dovetail.values.selector import Selector, make_selector

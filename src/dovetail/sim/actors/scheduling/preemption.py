@@ -8,9 +8,9 @@ violations is chosen, then the one whose most important victim has the lowest pr
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from dovetail.sim.actors.demand import Demand, Labels
-from dovetail.sim.actors.fit import FITS, Fit
-from dovetail.sim.actors.placement import SchedulerCache, Supposition, answer
+from dovetail.sim.actors.scheduling.demand import Demand, Labels
+from dovetail.sim.actors.scheduling.fit import FITS, Fit
+from dovetail.sim.actors.scheduling.placement import SchedulerCache, Supposition, answer
 from dovetail.sim.actors.wire import Raw, namespace_of, selector_of, status_of
 from dovetail.values.selector import Selector
 

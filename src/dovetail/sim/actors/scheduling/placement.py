@@ -6,10 +6,10 @@ Requirements are parsed once for all equal pods, and the answer of a node is cac
 from collections import Counter
 from collections.abc import Container, Sequence
 
-from dovetail.sim.actors.demand import Demand, Labels, Spread, demand_key
-from dovetail.sim.actors.fit import FITS, Fit, NodeUsage, fit, zone_fit
-from dovetail.sim.actors.score import best, least_allocated
-from dovetail.sim.actors.topology import Crowd, Surroundings
+from dovetail.sim.actors.scheduling.demand import Demand, Labels, Spread, demand_key
+from dovetail.sim.actors.scheduling.fit import FITS, Fit, NodeUsage, fit, zone_fit
+from dovetail.sim.actors.scheduling.score import best, least_allocated
+from dovetail.sim.actors.scheduling.topology import Crowd, Surroundings
 from dovetail.sim.actors.wire import Raw, deleting, finished, key_of, labels_of, name_of, node_of, status_of
 
 

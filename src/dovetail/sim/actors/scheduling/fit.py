@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dovetail.api.names import TaintEffect
-from dovetail.sim.actors.amounts import Amounts, amounts
-from dovetail.sim.actors.demand import Demand, Labels, Port, tolerates_cordon, untolerated
+from dovetail.sim.actors.scheduling.amounts import Amounts, amounts
+from dovetail.sim.actors.scheduling.demand import Demand, Labels, Port, tolerates_cordon, untolerated
 from dovetail.sim.actors.wire import Raw, labels_of, name_of, status_of
 
 UNSCHEDULABLE = "node(s) were unschedulable"

@@ -13,11 +13,11 @@ from dovetail.ports import ApiError, Conflict, Create, NotFound
 from dovetail.scheduling.default_spread import DEFAULT_SCHEDULER, SchedulerProfile, SchedulerProfiles
 from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import Actor, ActorContext
-from dovetail.sim.actors.default_spread import DefaultSpreads
-from dovetail.sim.actors.demand import Demand, Labels
-from dovetail.sim.actors.fit import Fit, summary, unfit_message
-from dovetail.sim.actors.placement import Answers, SchedulerCache, asks_the_same, place
-from dovetail.sim.actors.preemption import PreemptionVictims, Preemptor, budget, sacrifice
+from dovetail.sim.actors.scheduling.default_spread import DefaultSpreads
+from dovetail.sim.actors.scheduling.demand import Demand, Labels
+from dovetail.sim.actors.scheduling.fit import Fit, summary, unfit_message
+from dovetail.sim.actors.scheduling.placement import Answers, SchedulerCache, asks_the_same, place
+from dovetail.sim.actors.scheduling.preemption import PreemptionVictims, Preemptor, budget, sacrifice
 from dovetail.sim.actors.wire import CLAIMS, NODES, PDBS, PODS, VOLUMES, Raw
 from dovetail.sim.server.kinds import BINDINGS
 from dovetail.values.timestamp import parse_time

@@ -1,0 +1,1 @@
+"""Karpenter, as far as guard and drive work beside it."""
