@@ -1,6 +1,7 @@
 """`make bench`: how long, how much memory, and how both grow with the size.
 
 `python -m bench` prints all tables but these.
+`python -m bench top` prints nothing but the table of `top`.
 `python -m bench draining` prints the tables of drains as well, which take minutes on a real API server.
 `python -m bench shrinking 200` prints nothing but how a cluster of that size shrinks there, which takes ten.
 `python -m bench plans` prints nothing but how plans of random clusters come out; see bench/plans.py.
@@ -49,6 +50,7 @@ class Figure(NamedTuple):
 
     seconds: float
     peak_mb: float
+    cpu_seconds: float
 
 
 # What is printed alone, with the arguments that follow its name.
@@ -58,6 +60,7 @@ _ALONE: Final[Mapping[str, Callable[[list[str]], None]]] = {
     "churn": print_churn,
     "scale-out": print_scale_out,
     "shrinking": lambda rest: print_real_shrinking(*map(int, rest)),
+    "top": lambda _: print_top([500, 1_500, 5_000]),
 }
 
 
@@ -77,6 +80,7 @@ def main(arguments: list[str]) -> int:
     print_startup()
     print_explain("json", [500, 1_500, 5_000])
     print_explain("yaml", [50, 150, 500])
+    print_top([500, 1_500, 5_000])
     print_repository()
     print_windows()
     print_hardest_windows()
@@ -103,7 +107,7 @@ def run(*arguments: str) -> Figure:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"dovetail {' '.join(arguments)} ended with {process.returncode}")
-    return Figure(time.perf_counter() - started, usage.ru_maxrss / 1024)
+    return Figure(time.perf_counter() - started, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
 
 
 def print_startup() -> None:
@@ -129,6 +133,22 @@ def print_explain(form: str, sizes: list[int]) -> None:
                 f"{figure.seconds:>6.2f} s {growth[0]:>7} {figure.peak_mb:>5.0f} MB {growth[1]:>7}"
             )
             before = (nodes, figure)
+    print()
+
+
+def print_top(sizes: list[int]) -> None:
+    """Show the board of a whole dump once."""
+    print("top --once of a JSON dump")
+    print(f"{'nodes':>8} {'pods':>8} {'time':>8} {'CPU':>8} {'memory':>8}")
+    with tempfile.TemporaryDirectory() as folder:
+        for nodes in sizes:
+            file = Path(folder) / "cluster.json"
+            subprocess.run([sys.executable, "-m", "bench.cluster", str(nodes), "json", str(file)], check=True)
+            figure = run("top", "--once", "-f", str(file), "--at", _AT)
+            print(
+                f"{nodes:>8} {nodes * PODS_PER_NODE:>8} {figure.seconds:>6.2f} s {figure.cpu_seconds:>6.2f} s "
+                f"{figure.peak_mb:>5.0f} MB"
+            )
     print()
 
 

@@ -68,9 +68,13 @@ def misnamed_keys(kind: str, annotations: Mapping[str, str], labels: Mapping[str
 
 def may_be_misnamed(kind: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     """Whether `misnamed_keys` may find something. Most objects need no further check."""
-    return any(_is_odd(kind, "annotations", key) for key in annotations) or any(
-        _is_odd(kind, "labels", key) for key in labels
-    )
+    return _has_odd(kind, "annotations", tuple(annotations)) or _has_odd(kind, "labels", tuple(labels))
+
+
+@lru_cache(maxsize=1024)
+def _has_odd(kind: str, holder: str, keys: tuple[str, ...]) -> bool:
+    """Pods of a workload have the same keys."""
+    return any(_is_odd(kind, holder, key) for key in keys)
 
 
 @lru_cache(maxsize=4096)

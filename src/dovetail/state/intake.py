@@ -17,7 +17,7 @@ from dovetail.model.refs import Ref
 from dovetail.model.rule_settings import DEFAULT_SETTINGS, RuleSettings
 from dovetail.model.snapshot import Snapshot
 from dovetail.state.cluster import ClusterState
-from dovetail.state.store import StoredValue
+from dovetail.state.store import Added, Key, StoredValue
 
 # The fields that rules read, by kind.
 _CHECKED = {
@@ -76,6 +76,7 @@ def take_in(
     ignored: Counter[str] = Counter()
     problems: list[Finding] = []
     unreadable: list[Document] = []
+    pods: dict[Key, StoredValue[PodRecord]] = {}  # stored together, which takes less time
     for document in documents:
         kind, version = document.kind, document.api_version
         read = _READ.get(kind)
@@ -96,10 +97,12 @@ def take_in(
             continue
         meta = wire.metadata
         key = (meta.namespace or "default" if read.namespaced else "", meta.name)
-        if made is None:
-            repeated = state.load(read.plural, wire, key)
+        if kind == "Pod":
+            record = state.reading(read.plural).keep(wire) if made is None else made[1]
+            repeated = key in pods
+            pods[key] = StoredValue(meta.uid, meta.resource_version, record)
         else:
-            repeated = state.keep(read.plural, key, StoredValue(meta.uid, meta.resource_version, made[1]))
+            repeated = state.load(read.plural, wire, key)
         problems += _oddities(document, read.api_version, Ref(kind, *key), repeated=repeated)
         if kind != _PDB and may_be_misnamed(kind, meta.annotations, meta.labels):
             problems += _misnamed(Ref(kind, *key), document, misnamed_keys(kind, meta.annotations, meta.labels))
@@ -108,6 +111,7 @@ def take_in(
             problems += _misnamed(Ref(kind, *key), document, found, "spec.template.metadata")
         if kind in _CHECKED:
             problems += _bad_fields(Ref(kind, *key), document, wire, field_remedy)
+    state.pods.apply(*(Added(key, kept) for key, kept in pods.items()))
     for kind, count in sorted(ignored.items()):
         message = f"{count} {'object' if count == 1 else 'objects'} of a kind that no rule reads"
         problems.append(_problem(Severity.INFO, "NotRead", Ref(kind), "kind", message=message, remedy="nothing to do"))

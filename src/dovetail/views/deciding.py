@@ -3,7 +3,6 @@
 The Lease says it. Without one, what Karpenter or Dovetail have left on objects does. Plain manifests are Karpenter's.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -24,7 +23,9 @@ _LONGEST_SECONDS: Final = 2**31
 _NAME_LABELS: Final = ("app.kubernetes.io/name", "k8s-app")
 _OWN: Final = "dovetail"
 _THEIRS: Final = "karpenter"
-_NAMED: Final = re.compile(rb'["/](?:karpenter|dovetail)[":/]')
+_PROGRAMS: Final = (_THEIRS.encode(), _OWN.encode())
+_BEFORE: Final = b'"/'
+_AFTER: Final = b'":/'
 NOTHING_SHOWS: Final = "nothing in these files comes from Dovetail"
 _MODES: Final = {BesideMode.GUARD: DovetailMode.GUARD, BesideMode.DRIVE: DovetailMode.DRIVE}
 
@@ -103,8 +104,7 @@ class _Clues:
 
     def _pod(self, document: Document) -> None:
         raw = None if document.raw is None else bytes(document.raw)
-        # Most pods, and there may be many: two plain searches take a tenth of the time of the other one.
-        if raw is not None and not ((b"karpenter" in raw or b"dovetail" in raw) and _NAMED.search(raw)):
+        if raw is not None and not any(_is_named(raw, name) for name in _PROGRAMS):  # most pods, and there may be many
             return
         pod = decode(document, _ControllerPod)
         if pod.program:
@@ -157,6 +157,16 @@ def is_live(lease: objects.Lease, at: datetime) -> bool:
     seconds = spec.lease_duration_seconds or 0
     lasts = timedelta(seconds=min(max(seconds, 0), _LONGEST_SECONDS))  # a file may have any number
     return spec.renew_time is not None and at - spec.renew_time < max(_STALE, lasts)
+
+
+def _is_named(raw: bytes, name: bytes) -> bool:
+    """Whether the name is a whole text, or a part of an image's name. A regular expression takes ten times longer."""
+    at = raw.find(name)
+    while at > 0:
+        if raw[at - 1] in _BEFORE and raw[at + len(name)] in _AFTER:
+            return True
+        at = raw.find(name, at + 1)
+    return False
 
 
 def _by_lease(clues: _Clues, at: datetime | None) -> Decider | None:

@@ -160,6 +160,11 @@ def test_top_names_the_budget_where_no_pod_keeps_the_node() -> None:
     assert "do-not-disrupt" not in row
 
 
+def test_one_is_singular() -> None:
+    (line,) = [line for line in asked_of(objects(), "top", "--once").lines if line.startswith("free: ")]
+    assert line.endswith("Next 24h: 1 ends by force (1 pod), 1 expires")
+
+
 def test_top_counts_no_problem_where_there_is_nothing_to_do() -> None:
     assert not any("problem" in line for line in asked_of(objects(), "top", "--once").lines)
     items = objects()

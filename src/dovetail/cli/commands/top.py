@@ -110,7 +110,10 @@ async def _print(source: "FileSource", common: CommonOptions, view: "ViewState")
     details = {row.key: await stream.details(row.key, EVERYTHING) for row in asked}
     console = Console()
     lines = printed(scene, view, output_width(), details)
-    console.print(Text("\n").join(lines), soft_wrap=True)
+    if console.is_terminal:
+        console.print(Text("\n").join(lines), soft_wrap=True)
+    else:
+        click.echo("\n".join(line.plain for line in lines))
 
 
 async def _show(source: "BoardSource | None", common: CommonOptions, view: "ViewState") -> None:

@@ -156,8 +156,8 @@ class _ScreenLayout:
         pods = f" ({count(numbers.pods_forced, 'pod')})" if numbers.pods_forced and self.width >= ROOMY else ""
         return Text.assemble(
             f"free: {numbers.free} now, {numbers.become_free} within 24h, {numbers.never} never.  Next 24h: ",
-            (f"{numbers.forced} end by force{pods}", "red" if numbers.forced else ""),
-            f", {numbers.expire} expire",
+            (f"{numbers.forced} end{_s(numbers.forced)} by force{pods}", "red" if numbers.forced else ""),
+            f", {numbers.expire} expire{_s(numbers.expire)}",
         )
 
     def _herds(self) -> list[Text]:
@@ -246,3 +246,8 @@ class _ScreenLayout:
             return Text(f"↑↓ move  ⏎ close  PgUp/PgDn scroll  {sort}  q quit", style="dim")
         group = "g ungroup" if view.grouped else "g group"
         return Text(f"↑↓ move  ⏎ details  {sort}  {group}  1/7 days  q quit", style="dim")
+
+
+def _s(number: int) -> str:
+    """The ending of a verb."""
+    return "s" if number == 1 else ""
