@@ -1,6 +1,5 @@
 """Decides which nodes to disrupt gracefully, and starts the commands (02 §2)."""
 
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -39,8 +38,6 @@ from dovetail.runtime.dry_run import REMEMBERED_AT_MOST, WouldWrite
 from dovetail.runtime.manager import Context
 from dovetail.state.scheduling import SchedulingState
 from dovetail.state.store import Added, Change, Synced, Updated
-
-log = logging.getLogger(__name__)
 
 KEPT: Final = 200  # decisions, for people
 
