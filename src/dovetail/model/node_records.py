@@ -82,6 +82,7 @@ class ClaimRecord(Record, frozen=True):
     stamped: bool = False  # our stamp makes it drift
     machine: InstanceLabels = InstanceLabels()
     finalizers: tuple[str, ...] = ()  # of a NodeClaim that is being deleted
+    node_name: str = ""  # of its Node, also if that is gone
 
     @property
     def roll(self) -> Roll | None:
@@ -164,6 +165,7 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
         stamped=meta.annotations.get(names.NODEPOOL_HASH, "").startswith(names.STAMP_PREFIX),
         machine=_machine(meta.labels),
         finalizers=finalizers(meta),
+        node_name=status.node_name,
     )
 
 
