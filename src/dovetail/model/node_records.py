@@ -82,6 +82,7 @@ class ClaimRecord(Record, frozen=True):
     hashed: bool = False  # it has a hash with a version, which Karpenter compares with that of its NodePool
     machine: InstanceLabels = InstanceLabels()
     finalizers: tuple[str, ...] = ()  # of a NodeClaim that is being deleted
+    node_name: str = ""  # of its Node, also if that is gone
 
     @property
     def roll(self) -> Roll | None:
@@ -164,6 +165,7 @@ def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
         hashed=names.NODEPOOL_HASH in meta.annotations and names.NODEPOOL_HASH_VERSION in meta.annotations,
         machine=_machine(meta.labels),
         finalizers=finalizers(meta),
+        node_name=status.node_name,
     )
 
 

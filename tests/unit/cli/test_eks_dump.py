@@ -233,6 +233,8 @@ def test_a_claim_that_is_deleted_for_days_and_has_nothing_on_it(finalizers: list
         "general-3b295 has been stuck (S4 draining) since 2026-11-11T09:00:00Z (6d1h ago): its Node is gone"
     )
     assert f"; {words} the NodeClaim" in answer
+    for name in (f"node/{gone}", "node/ip-10-0-122-180", gone):  # as people know it
+        assert answer in _explained(items, name)
     assert any("DeletionHangs: its deletion began 2026-11-11T09:00:00Z" in line for line in _explained(items))
 
 

@@ -1,6 +1,7 @@
 """`dovetail explain`: whether pods and nodes may be disrupted now, and which rules block them until when."""
 
 import sys
+from collections.abc import Mapping
 from functools import partial
 
 import click
@@ -22,7 +23,7 @@ from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref, Sentence
 from dovetail.rules.nodes import CONSOLIDATION
 from dovetail.rules.verdict import Rule
-from dovetail.views.assessment import PoolAssessment
+from dovetail.views.assessment import Assessment, PoolAssessment
 from dovetail.views.explain.answers import budget_step
 from dovetail.views.explain.pending import PendingView
 from dovetail.views.explain.standings import NodeStanding
@@ -62,7 +63,9 @@ def command(*, objects: tuple[str, ...], common: CommonOptions, instance_types: 
         workloads = tuple(workloads_in(read.documents)) if named_workloads(objects) else ()
     if objects:
         namespace = common.namespace or default_namespace(common.source)
-        explanation = _select(explanation, workloads, objects, namespace=namespace, place=place_of(common.source))
+        explanation = _select(
+            explanation, workloads, objects, namespace=namespace, place=place_of(common.source), gone=_gone(assessment)
+        )
     elif common.namespace is not None:
         explanation = _only(explanation, common.namespace)
     if objects or common.namespace is not None:
@@ -150,6 +153,12 @@ def _only(explanation: Explanation, namespace: str) -> Explanation:
     )
 
 
+def _gone(assessment: Assessment) -> dict[str, str]:
+    """The NodeClaims of Nodes that are gone, by the names of these: a deletion that hangs is known by that name."""
+    claims = (member.claim for member in assessment.snapshot.nodes if member.node is None)
+    return {claim.node_name: claim.name for claim in claims if claim is not None and claim.node_name}
+
+
 def _select(
     explanation: Explanation,
     workloads: tuple[WorkloadView, ...],
@@ -157,9 +166,15 @@ def _select(
     *,
     namespace: str,
     place: str,
+    gone: Mapping[str, str],
 ) -> Explanation:
-    """Only the named objects with the pods of workloads, and the problems about them or about a whole kind."""
+    """Only the named objects with the pods of workloads, and the problems about them or about a whole kind.
+
+    `gone`: the NodeClaims of Nodes that are gone, by the names of these.
+    """
+    claims = {node.node_claim: node for node in explanation.nodes}
     views: dict[Ref, PodView | NodeView | PoolView | WorkloadView] = {
+        **{Ref("node", "", name): claims[claim] for name, claim in gone.items()},
         **{Ref("pod", pod.namespace, pod.name): pod for pod in explanation.pods},
         **{Ref(workload.kind.lower(), workload.namespace, workload.name): workload for workload in workloads},
         **{Ref("node", "", node.name): node for node in explanation.nodes},
