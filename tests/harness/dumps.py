@@ -69,7 +69,7 @@ def asked(setting: Setting, *arguments: str) -> Printed:
 
 
 def printed(arguments: Sequence[str], stdin: bytes = b"") -> Printed:
-    """What the program prints, called with these arguments."""
+    """What the program prints, called with these arguments, at a width that does not depend on the terminal."""
     with logging_restored():
-        result = CliRunner().invoke(program, arguments, input=stdin, catch_exceptions=False)
+        result = CliRunner(env={"COLUMNS": "120"}).invoke(program, arguments, input=stdin, catch_exceptions=False)
     return Printed(result.exit_code, result.stdout.splitlines())
