@@ -24,6 +24,7 @@ from tests.cluster.run_process import RunProcess
 from tests.peer.process import PeerProcess, load_crds
 
 SIZE: Final = 200
+_QUIET_SECONDS: Final = 300.0  # Karpenter may look at a large cluster for minutes before it begins
 
 
 def _used(processes: list[Popen[Any]]) -> float:
@@ -40,7 +41,7 @@ async def _shrunk(plane: Cluster, number: int, processes: list[Popen[Any]]) -> t
         following = [group.create_task(reflector.run()) for reflector in (watcher.pods, watcher.nodes)]
         await fill(plane, api, watcher, number)
         await api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), POOL, AT_ONCE))
-        course, used = await watch(watcher, partial(_used, processes))
+        course, used = await watch(watcher, partial(_used, processes), quiet_seconds=_QUIET_SECONDS)
         for task in following:
             task.cancel()
     return course, used[-1] - used[0]
