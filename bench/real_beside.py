@@ -51,16 +51,17 @@ def measure(number: int, *, under_drive: bool) -> tuple[Course, float]:
     """On a control plane of its own."""
     folder = folders.new()
     try:
-        # A Karpenter that leads would end when a busy machine keeps it from renewing its Lease.
-        with ControlPlane(folder, flags=PATIENT) as plane, PeerProcess(plane) as karpenter:
-            plane.install_crds(load_crds())
-            karpenter.wait_ready()
-            if not under_drive:
-                return asyncio.run(_shrunk(plane, number, [karpenter.process]))
-            alone = ("--karpenter-version=1.15", "--disable-leader-election=true")
-            with RunProcess(plane, *alone, mode="drive") as drive:
-                drive.wait_ready()
-                return asyncio.run(_shrunk(plane, number, [karpenter.process, drive.process]))
+        with ControlPlane(folder, flags=PATIENT) as plane:
+            plane.install_crds(load_crds())  # a Karpenter that starts without them drains nothing
+            # One that leads would end when a busy machine keeps it from renewing its Lease.
+            with PeerProcess(plane) as karpenter:
+                karpenter.wait_ready()
+                if not under_drive:
+                    return asyncio.run(_shrunk(plane, number, [karpenter.process]))
+                alone = ("--karpenter-version=1.15", "--disable-leader-election=true")
+                with RunProcess(plane, *alone, mode="drive") as drive:
+                    drive.wait_ready()
+                    return asyncio.run(_shrunk(plane, number, [karpenter.process, drive.process]))
     finally:
         folders.remove(folder)
 
