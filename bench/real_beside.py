@@ -24,6 +24,7 @@ from tests.cluster.run_process import RunProcess
 from tests.peer.process import PeerProcess, load_crds
 
 SIZE: Final = 200
+_QUIET_SECONDS: Final = 300.0  # Karpenter may look at a large cluster for minutes before it begins
 
 
 def _used(processes: list[Popen[Any]]) -> float:
@@ -40,7 +41,7 @@ async def _shrunk(plane: Cluster, number: int, processes: list[Popen[Any]]) -> t
         following = [group.create_task(reflector.run()) for reflector in (watcher.pods, watcher.nodes)]
         await fill(plane, api, watcher, number)
         await api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), POOL, AT_ONCE))
-        course, used = await watch(watcher, partial(_used, processes))
+        course, used = await watch(watcher, partial(_used, processes), quiet_seconds=_QUIET_SECONDS)
         for task in following:
             task.cancel()
     return course, used[-1] - used[0]
@@ -50,16 +51,17 @@ def measure(number: int, *, under_drive: bool) -> tuple[Course, float]:
     """On a control plane of its own."""
     folder = folders.new()
     try:
-        # A Karpenter that leads would end when a busy machine keeps it from renewing its Lease.
-        with ControlPlane(folder, flags=PATIENT) as plane, PeerProcess(plane) as karpenter:
-            plane.install_crds(load_crds())
-            karpenter.wait_ready()
-            if not under_drive:
-                return asyncio.run(_shrunk(plane, number, [karpenter.process]))
-            alone = ("--karpenter-version=1.15", "--disable-leader-election=true")
-            with RunProcess(plane, *alone, mode="drive") as drive:
-                drive.wait_ready()
-                return asyncio.run(_shrunk(plane, number, [karpenter.process, drive.process]))
+        with ControlPlane(folder, flags=PATIENT) as plane:
+            plane.install_crds(load_crds())  # a Karpenter that starts without them drains nothing
+            # One that leads would end when a busy machine keeps it from renewing its Lease.
+            with PeerProcess(plane) as karpenter:
+                karpenter.wait_ready()
+                if not under_drive:
+                    return asyncio.run(_shrunk(plane, number, [karpenter.process]))
+                alone = ("--karpenter-version=1.15", "--disable-leader-election=true")
+                with RunProcess(plane, *alone, mode="drive") as drive:
+                    drive.wait_ready()
+                    return asyncio.run(_shrunk(plane, number, [karpenter.process, drive.process]))
     finally:
         folders.remove(folder)
 

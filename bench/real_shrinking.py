@@ -151,11 +151,13 @@ async def _shrunk(plane: Cluster, process: RunProcess, number: int) -> None:
         print(f"{command.at:>12.1f} s  {command.method:<8} {command.nodes:>4} nodes → {command.replacements}")
 
 
-async def watch(watcher: Watcher, use: Callable[[], T]) -> tuple[Course, list[T]]:
+async def watch(
+    watcher: Watcher, use: Callable[[], T], *, quiet_seconds: float = _QUIET_SECONDS
+) -> tuple[Course, list[T]]:
     """Until nodes have neither come nor gone for a while. `use`: what the processes have used so far."""
     course, usages, started, made = Course(), [use()], time.monotonic(), watcher.made
     course.add(0.0, watcher.labels(), 0)
-    while course.moments[-1].at < min(course.changed_at() + _QUIET_SECONDS, _LONGEST_SECONDS):
+    while course.moments[-1].at < min(course.changed_at() + quiet_seconds, _LONGEST_SECONDS):
         await asyncio.sleep(_LOOKS_EVERY_SECONDS)
         course.add(time.monotonic() - started, watcher.labels(), watcher.made - made)
         usages.append(use())
