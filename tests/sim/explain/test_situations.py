@@ -108,6 +108,7 @@ async def test_an_eviction_that_a_policy_refuses(setting: Setting) -> None:
     )
     says(setting, node, f"→ see why: kubectl events -n default --for node/{node}")
     assert "its eviction fails: a policy says no" in setting.notes(EventReason.FAILED_DRAINING, node)[0]
+    assert not any("evicted" in line for line in asked(setting, "forecast").lines)
     assert (await row_of(setting, node)).stuck is not None
     setting.sim.server.faults.clear()
     await setting.sim.run_for("10m")
@@ -129,6 +130,8 @@ async def test_an_eviction_that_is_refused_later(setting: Setting) -> None:
         "has been leaving (S4 draining) since",
         "evicting a pod fails: 403 Forbidden; what is left is deleted",
     )
+    forecast = asked(setting, "forecast").lines
+    assert any("deleted for the deadline of its node" in line for line in forecast)
     notes = setting.notes(EventReason.FAILED_DRAINING, node)
     assert any("its eviction fails: a policy says no" in note for note in notes)
 

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from dovetail.api.names import ConditionType
+from dovetail.model.node_records import ClaimRecord
 from dovetail.model.pod_records import Owner, PodRecord
 from dovetail.planning.timings import Timings
 from dovetail.rules.deadlines import LEAST_GRACE_SECONDS, ForcedDeletion, forced_deletion
@@ -163,6 +165,13 @@ def terminating(pod: PodRecord, now: datetime) -> str:
 NAMED_AT_MOST = 3
 # Begins the message of the condition Drained if nothing that rules read holds a pod back.
 EVICTION_FAILS: Final = "evicting a pod fails"
+
+
+def failing_evictions(claim: ClaimRecord | None) -> str:
+    """How the API server answers evictions of a drain, if they fail: no rule tells that, for example of a webhook."""
+    drained = None if claim is None else claim.conditions.get(ConditionType.DRAINED)
+    message = "" if drained is None else drained.message
+    return message if message.startswith(EVICTION_FAILS) else ""
 
 
 def waiting_note(steps: Sequence[PodStep], deadline: datetime | None, blocked: dict[str, str]) -> str:

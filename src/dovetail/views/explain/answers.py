@@ -13,7 +13,7 @@ from dovetail.model.node_records import NodeRecord
 from dovetail.model.pod_records import PodRecord
 from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
-from dovetail.planning.node.drain import EVICTION_FAILS, DrainAction, PodStep, drain_plan, tells_most
+from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, failing_evictions, tells_most
 from dovetail.rules.budgets import BudgetConsumer, BudgetRule, PoolCounts
 from dovetail.rules.nodes import NOT_REPAIRED, ReasonVerdict, consolidation_reason
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
@@ -273,7 +273,7 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
     if node.state is not NodeState.DRAINING:
         return AnswerView(NodeStanding.WAITING, None, Sentence("its pods are gone"), since, None)
     steps = drain_plan(member.pods, deadline=node.deadline, now=assessment.at).steps
-    failing = _failing(member)
+    failing = failing_evictions(member.claim)
     waits = [_waited_for(assessment, step, failing) for step in sorted(steps, key=tells_most)]
     if not waits:
         cause = Sentence(
@@ -301,13 +301,6 @@ def _draining(assessment: Assessment, node: NodeAssessment) -> AnswerView:
         Sentence(_drain_step(step, verdict, node, since, assessment.at)),
         "" if verdict is None else verdict.rule,
     )
-
-
-def _failing(member: ClusterNode) -> str:
-    """How evictions fail, if they do: no rule tells that, for example of an admission webhook."""
-    drained = None if member.claim is None else member.claim.conditions.get(ConditionType.DRAINED)
-    message = "" if drained is None else drained.message
-    return message if message.startswith(EVICTION_FAILS) else ""
 
 
 def _waited_for(assessment: Assessment, step: PodStep, failing: str) -> tuple[PodStep, str, Verdict | None]:

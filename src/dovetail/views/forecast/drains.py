@@ -46,9 +46,14 @@ def drain(
     begun: bool,
     sure: bool,
     settings: RuleSettings,
+    failing: bool = False,
 ) -> Drain:
-    """The drain up to the end of the span. `begun`: before the forecast; `sure`: it begins then, with these pods."""
+    """The drain up to the end of the span. `begun`: before the forecast; `sure`: it begins then, with these pods.
+
+    `failing`: the API server refuses evictions, and goes on to do so.
+    """
     walk = _Walk(pods, pdbs, begins_at=begins_at, deadline=deadline, begun=begun, sure=sure, settings=settings)
+    walk.failing = failing
     now: datetime | None = begins_at
     for _ in range(_MOST_STEPS):
         if now is None or now > end or not walk.waiting:
@@ -79,6 +84,8 @@ class _Walk:
         self.events: list[ForecastEvent] = []
         self.held = False
         """Whether a protected pod stays until it is deleted for the deadline."""
+        self.failing = False
+        """Whether no eviction succeeds."""
         self.sure = sure
         self.settings = settings
         self._pdbs = pdbs
@@ -125,6 +132,8 @@ class _Walk:
 
     def _evict(self, pod: PodRecord, now: datetime) -> None:
         guarded = bool(self._pdbs.binding(pod))
+        if self.failing:
+            return
         if guarded and not self._pdbs.verdict(pod).allowed:
             return  # it waits for its PDB, which time alone does not change
         # An eviction that was possible before the forecast begins did not happen, for an unknown reason.
@@ -139,7 +148,7 @@ class _Walk:
         if pod.deleted_at is None:
             freed_at = together(protection(pod, self._begins_at)).first(self._begins_at)
             held = freed_at is None or freed_at >= now
-            self.held |= held
+            self.held |= held or self.failing
             overdue = self._begun and now == self._begins_at
             message = f"deleted for the deadline of its node, with {forced.grace_seconds}s of grace"
             self._add(ForecastEventType.POD_DELETED, pod, now, message, exact=self.sure and held and not overdue)

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from dovetail.api.names import Reason
 from dovetail.model.pod_records import PodRecord
+from dovetail.planning.node.drain import failing_evictions
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.nodes import ReasonVerdict, is_empty, is_wanted, standing_rules
 from dovetail.rules.protection import POD_RULES, protection
@@ -88,6 +89,7 @@ class ForecastContext:
             deadline=node.deadline,
             end=self.end,
             begun=True,
+            failing=bool(failing_evictions(member.claim)),
             sure=deleted and member.node is not None and member.node.ready,
             settings=self.assessment.settings,
         )
