@@ -24,7 +24,7 @@ from tests.cluster.run_process import RunProcess
 from tests.peer.process import PeerProcess, load_crds
 
 SIZE: Final = 200
-_QUIET_SECONDS: Final = 300.0  # Karpenter may look at a large cluster for minutes before it begins
+_QUIET_SECONDS: Final = 300.0  # passes over hundreds of nodes take long on a busy machine
 
 
 def _used(processes: list[Popen[Any]]) -> float:
