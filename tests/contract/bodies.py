@@ -17,6 +17,11 @@ LEASES: Final = ports.LEASES.read_as(dict[str, Any])
 NODEPOOLS: Final = ports.NODEPOOLS.read_as(dict[str, Any])
 NODECLAIMS: Final = ports.NODECLAIMS.read_as(dict[str, Any])
 NODECLASSES: Final = ports.KWOK_NODECLASSES.read_as(dict[str, Any])
+_ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
+POLICIES: Final = Resource(*_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", Object)
+POLICY_BINDINGS: Final = Resource(
+    *_ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", Object
+)
 DEPLOYMENTS: Final = wire.DEPLOYMENTS
 REPLICASETS: Final = wire.REPLICASETS
 STATEFULSETS: Final = wire.STATEFULSETS

@@ -11,9 +11,10 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import ConditionType
+from dovetail.ports import Create, Delete
 from tests.cluster.plane import PATIENT, ControlPlane
 from tests.cluster.run_process import RunProcess
-from tests.contract.bodies import NODECLAIMS, NODEPOOLS, NODES, PODS
+from tests.contract.bodies import NODECLAIMS, NODEPOOLS, NODES, PODS, POLICIES, POLICY_BINDINGS
 from tests.harness.beside import STAMP, BesideKarpenter, RealBeside
 from tests.peer.process import PeerProcess, load_crds
 from tests.peer.test_guard import NEVER, annotations_of, until_held
@@ -72,6 +73,31 @@ async def test_a_restarted_karpenter_has_forgotten_its_commands(alone: LoneKarpe
     await alone.until(claim, ConditionType.DISRUPTION_REASON, timeout=60, status="")
     await alone.until_untainted(claim, names.DISRUPTED_TAINT, timeout=15)
     await alone.untouched(claim, seconds=20)
+
+
+async def test_a_policy_that_refuses_evictions_holds_only_the_drain(alone: LoneKarpenter) -> None:
+    """E5, and why guard uses none: the replacement comes all the same, and waits beside the old node."""
+    pool = await alone.pool()
+    app = await alone.run(pool)
+    (old,) = await alone.claims(pool)
+    (pod,) = await alone.pods(app)
+    rules = [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]},
+    ]
+    named = {"metadata": {"name": "no-evictions.example.com"}}
+    policy = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false"}]}
+    binding = {"policyName": named["metadata"]["name"], "validationActions": ["Deny"]}
+    await alone.cluster.api.write(Create(POLICIES, named | {"spec": policy}))
+    await alone.cluster.api.write(Create(POLICY_BINDINGS, named | {"spec": binding}))
+    await alone.cluster.settle(10)  # until it is in force
+    await alone.stamp(old)
+    await alone.until_going(old, timeout=90)
+    await alone.cluster.settle(15)
+    assert not await alone.pod_goes(pod)
+    assert len(await alone.claims(pool)) == 2
+    await alone.cluster.api.write(Delete(POLICY_BINDINGS, named["metadata"]["name"]))
+    await alone.until_pod_goes(pod, timeout=60)
+    await alone.until_gone(old, timeout=60)
 
 
 async def test_the_clean_up_leaves_objects_as_they_were(alone: LoneKarpenter) -> None:

@@ -14,22 +14,16 @@ from typing import Any
 import pytest
 
 from dovetail.api.names import EventReason
-from dovetail.ports import NODECLAIMS, PODS, Create, Delete, Invalid, Patch, Resource
+from dovetail.ports import NODECLAIMS, PODS, Create, Delete, Invalid, Patch
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.compute import ThreadCompute
 from tests.cluster.disruption.playing import Endings, Timeline, judge, name_of
 from tests.cluster.disruption.setting import BETWEEN_LOOKS, EVERYTHING, NOTHING, Setting
 from tests.cluster.run_process import KEPT
 from tests.cluster.termination.setting import GUARDED
+from tests.contract.bodies import CONFIG_MAPS, POLICIES, POLICY_BINDINGS
 from tests.harness import manifests, screens
 from tests.harness.dumps import Printed
-
-ADMISSION = ("admissionregistration.k8s.io", "v1")
-POLICIES = Resource(*ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", dict[str, Any])
-POLICY_BINDINGS = Resource(
-    *ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", dict[str, Any]
-)
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", dict[str, Any], namespaced=True)
 
 
 async def says(setting: Setting, claim: str, *words: str) -> None:
