@@ -217,6 +217,16 @@ async def test_pods_are_expected_where_they_were_planned(setting: Setting) -> No
     assert "b" not in setting.parts.state.nominations(setting.now() + timedelta(seconds=20))
 
 
+async def test_a_replacement_is_kept_for_its_pods_when_the_drain_begins(setting: Setting) -> None:
+    """The command has kept it so far; an empty node that has been quiet for long would go at once (R46)."""
+    await setting.stand("a")
+    await setting.sim.apply(manifests.pod("web", cpu="100"))  # nobody is expected unless a pod waits
+    await setting.start(setting.command("a", replacements=1))
+    await setting.sim.wait_until(lambda: is_deleting(setting.claim("a")))
+    (new,) = (each["metadata"]["name"] for each in setting.replacements())
+    assert new in setting.parts.state.nominations(setting.now() + timedelta(seconds=18))
+
+
 # -- what goes wrong at the start --------------------------------------------------------------------------------------
 
 

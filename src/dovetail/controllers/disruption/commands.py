@@ -343,9 +343,17 @@ class DisruptionCommands(KeyedController[str]):
             if self._execution.shares_room and now < record.deadline:
                 return Done(ROOM_SECONDS)
             raise CommandFailed(lost, unneeded=True)
+        self._expect_pods(record)
         await _all([self._delete(claim, record) for claim in members])
         self._succeeded(record, members)
         return Done()
+
+    def _expect_pods(self, record: CommandRecord) -> None:
+        """Keeps the replacements, which the command no longer protects, until the drain has moved pods there."""
+        until = self.clock.now() + NOMINATED_FOR
+        for claim in map(self._cluster.claims.value, record.replacements):
+            for node in () if claim is None else self._cluster.node_names(claim):
+                self._state.nominate(node, until)
 
     async def _why_no_room(
         self, record: CommandRecord, members: Sequence[objects.NodeClaim], now: datetime
